@@ -141,7 +141,7 @@ class ProjectFiles:
         if path in self.contents:
             return self.contents[path]
         try:
-            with self._opened(path) as descriptor:
+            with self._open_file(path) as descriptor:
                 return _read_regular_file(descriptor)
         except OSError as error:
             raise UnreadableFileError((error.strerror or "it cannot be read").lower()) from None
@@ -149,7 +149,7 @@ class ProjectFiles:
             raise UnreadableFileError("its name is none") from None
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[int]:
+    def _open_file(self, path: str) -> Iterator[int]:
         real_path = os.path.realpath(os.path.expanduser(path))
         below = os.path.relpath(real_path, self._root)
         if self._allow_outside:

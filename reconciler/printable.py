@@ -124,15 +124,15 @@ def guard_stream(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ)
     pattern = re.compile(_TO_TERMINAL if stream.isatty() else _LINES)
     in_job = any(environ.get(name) for name in _RUNNERS)
 
-    def guarded(text: str) -> int:
+    def write_guarded(text: str) -> int:
         shown = text if text.isascii() and text.isprintable() else pattern.sub(_json_escaped, text)
         if in_job and ("::" in shown or "##" in shown):
             shown = re.sub(_COMMAND, _defuse_command, shown)
         write(shown)
         return len(text)
 
-    guarded.unguarded = write  # type: ignore[attr-defined]
-    stream.write = guarded  # type: ignore[method-assign]
+    write_guarded.unguarded = write  # type: ignore[attr-defined]
+    stream.write = write_guarded  # type: ignore[method-assign]
 
 
 def write_unguarded(stream: TextIO, text: str) -> None:

@@ -180,7 +180,7 @@ class Reason(StrEnum):
         return member
 
     @classmethod
-    def stored(cls, text: str) -> Reason:
+    def from_stored(cls, text: str) -> Reason:
         """The reason recorded as ``text``; FAILED for an unknown one."""
         enum = cls._value2member_map_.get(text)
         return enum if isinstance(enum, Reason) else cls.FAILED

@@ -63,7 +63,7 @@ class AuditRecords:
         """The contexts that have records, by name."""
         return tuple(row[0] for row in self._db.all("SELECT DISTINCT context FROM audit_records ORDER BY context"))
 
-    def broken(self, context: str) -> Iterator[int]:
+    def find_broken(self, context: str) -> Iterator[int]:
         """Numbers of records that do not follow from those before: changed, inserted, or after a removed one."""
         sql = "SELECT number, record, hash FROM audit_records WHERE context = ? ORDER BY number"
         return broken_links(ChainLink(*row) for row in self._db.stream(sql, (context,)))

@@ -103,12 +103,12 @@ class EscalationCheck:
     def _first(self, grants: Iterable[Grant]) -> MissingGrant | None:
         for grant in grants:
             for permission in sorted(grant.closure):
-                target = self._ungranted(grant, permission)
+                target = self._find_ungranted(grant, permission)
                 if target:
                     return MissingGrant(permission, target)
         return None
 
-    def _ungranted(self, grant: Grant, permission: str) -> str:
+    def _find_ungranted(self, grant: Grant, permission: str) -> str:
         """A target of ``grant`` on which the caller lacks ``permission``, in words; "" if there is none."""
 
         def body(target: Key) -> Callable[[], Body]:

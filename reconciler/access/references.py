@@ -79,7 +79,7 @@ class ReferenceCheck:
         self._caller = caller
         self._read_body = read_body
 
-    def refused(
+    def find_refused(
         self, key: Key, was: ManifestLinks, links: ManifestLinks, written: Collection[Key] = ()
     ) -> RefusedReference | None:
         """The first new reference of ``key`` that the caller may not make; None if there is none.

@@ -35,7 +35,7 @@ class _Selection:
         newest = records.changes.newest()
         if self.position < 0 or not records.changes.has_all_after(self.position):
             self.keys = _select_keys(grant, records.applied.items(grant.kind))
-        elif changed := records.changes.edited(self.position, (grant.kind,)):
+        elif changed := records.changes.list_edited(self.position, (grant.kind,)):
             many = records.applied.get_many(changed)
             former = set(self.keys).difference(changed)
             self.keys = sorted(former.union(_select_keys(grant, (records[0] for records in many.values()))))

@@ -160,7 +160,7 @@ class Call:
             raise NotFoundError(f"there is no {key}")
         return key
 
-    def shown(self) -> Key:
+    def visible_key(self) -> Key:
         """The key in the path, of a resource that has a document: applied or built in, and the caller may view it."""
         key = self.key()
         self.require("view", key)
@@ -188,7 +188,7 @@ class Call:
             raise Problem(400, f"{name} is true or false, not {', '.join(values)[:20]!r}")
         return values == ["true"] if values else None
 
-    def accepted(self, *offered: str) -> str:
+    def choose_media_type(self, *offered: str) -> str:
         """The media type among ``offered`` that the header ``Accept`` names first; else the first of them."""
         named = (text.partition(";")[0].strip() for text in self.request.headers.get("accept", "").split(","))
         return next((text for text in named if text in offered), offered[0])

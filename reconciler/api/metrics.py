@@ -201,8 +201,11 @@ def _proven_snapshots(scrape: Scrape) -> Iterator[Sample]:
     for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
         for record in records:
             state = read_volumes(record.state) if record.key.kind is Kind.VOLUMESET else None
-            proofs = [parse_time(volume.last_proven) if volume.last_proven else 0.0
-                      for volume in (state.volumes if state else ()) if volume.volume_snapshots]  # fmt: skip
+            proofs = [
+                parse_time(volume.last_proven) if volume.last_proven else 0.0
+                for volume in (state.volumes if state else ())
+                if volume.volume_snapshots
+            ]
             if proofs:
                 yield Sample((key, record.location), min(proofs))
 

@@ -98,9 +98,13 @@ def _describe_operation(operation: Operation, org: str) -> dict[str, Any]:
     }
     if operation.idempotent:
         document["parameters"].append(
-            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
-             "description": "A repeated request with the same key changes nothing again."}
-        )  # fmt: skip
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "schema": {"type": "string"},
+                "description": "A repeated request with the same key changes nothing again.",
+            }
+        )
     if operation.method in ("POST", "PUT", "PATCH"):
         name = "Resource" if operation.body is None else operation.body.__name__
         schema = {"$ref": f"#/components/schemas/{name}"}

@@ -43,18 +43,18 @@ class RulesCache:
         with self._lock:
             # A reader in a snapshot may be behind another one.
             if self._rules is None or newest > self._position:
-                self._rules = self._updated(records)
+                self._rules = self._update(records)
                 self._position = newest
             return self._rules
 
-    def _updated(self, records: Records) -> AccessRules:
+    def _update(self, records: Records) -> AccessRules:
         if self._rules is None or not records.changes.has_all_after(self._position):
             self._bodies.clear()
             self._grants.clear()
             self._read({str(record.key): record for kind in _OF_ACCESS for record in records.applied.items(kind)})
             # The collector would search thousands of policies for cycles again and again: pauses of 40 ms.
             gc.freeze()
-        elif changed := records.changes.edited(self._position, _OF_ACCESS):
+        elif changed := records.changes.list_edited(self._position, _OF_ACCESS):
             many = records.applied.get_many(changed)
             self._read({key: many[key][0] if key in many else None for key in changed})
         else:

@@ -84,9 +84,19 @@ async def serve_api() -> None:
 
 def _make_config(api: Api) -> Config:
     # The pong of a client waits behind its messages while a program does not read, so its absence ends nothing.
-    config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
-                    proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                    ws_max_size=MOST_BODY, ws_per_message_deflate=False, ws_ping_timeout=None)  # fmt: skip
+    config = Config(
+        make_app(api),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        ws_max_size=MOST_BODY,
+        ws_per_message_deflate=False,
+        ws_ping_timeout=None,
+    )
     config.load()
     return config
 

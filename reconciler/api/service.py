@@ -167,7 +167,7 @@ class Api:
         if newest == self._lives_at:
             return
         is_known = self._lives_at >= 0 and changes.has_all_after(self._lives_at)
-        if not is_known or changes.edited(self._lives_at, _WITH_CREDENTIALS):
+        if not is_known or changes.list_edited(self._lives_at, _WITH_CREDENTIALS):
             self.store.end_former_lives()
         self._lives_at = newest
 

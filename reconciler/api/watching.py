@@ -141,7 +141,7 @@ class ChangeFeed:
         # A list can be newer than what was read here: the watcher leaves out what that has shown.
         watcher.skip(end)
         try:
-            return await asyncio.to_thread(self._missed, watcher, start, end)
+            return await asyncio.to_thread(self._read_missed, watcher, start, end)
         except BaseException:
             self.leave(watcher)
             raise
@@ -158,7 +158,7 @@ class ChangeFeed:
         if self._reader is not None:
             self._reader.close()
 
-    def _missed(self, watcher: Watcher, start: int, end: int) -> list[bytes]:
+    def _read_missed(self, watcher: Watcher, start: int, end: int) -> list[bytes]:
         reader = self._make_reader()
         try:
             if not reader.records.changes.has_all_after(start):
@@ -248,7 +248,7 @@ def _merge_changes(reader: Reader, rows: Iterable[StatusChange], org: str) -> It
         last.pop(row.key, None)
         last[row.key] = row.number
     applied = reader.records.applied
-    records, created = applied.get_many(last), applied.created(last)
+    records, created = applied.get_many(last), applied.creation_times(last)
     facts = reader.facts()
     facts.expect_applied(last, records)
     for text, number in last.items():

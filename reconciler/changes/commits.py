@@ -150,7 +150,7 @@ class SourceWriter:
         except UnicodeDecodeError:
             raise RefusedError(f"{path} is not UTF-8: change it in Git") from None
         except _FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def meaning(self, text: str | None, key: Key) -> dict[str, Any] | None:
         """The manifest of ``key`` in normal form, as ``text`` declares it, without the data of a secret.
@@ -250,7 +250,7 @@ class SourceWriter:
             except KeyError:
                 continue
             except _FAULTS as fault:
-                raise self._broken(fault) from None
+                raise self._make_write_error(fault) from None
             try:
                 raw = entry.data if isinstance(entry, pygit2.Blob) else b""
                 return creation_of(raw, whole.relative_to(folder).as_posix())
@@ -271,7 +271,7 @@ class SourceWriter:
             with file_access_of(self._repository.commondir):
                 new = str(self._git.write(ObjectType.COMMIT, content))
         except _FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
         return Commit(new, parent)
 
     def check(self, commit: Commit) -> PlannedRevision:
@@ -309,7 +309,7 @@ class SourceWriter:
                 raise moved from None
             if lock.exists():  # by another writer, or left behind by one that was killed
                 raise PushConflict(f"{where} is locked: {lock} exists") from None
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def _push(self, mirror: Mirror, commit: Commit) -> None:
         """Push ``commit``; if the connection breaks, ask the remote whether it took it."""
@@ -335,7 +335,7 @@ class SourceWriter:
                 self._git.references.create(ref, commit.id)
             return Review(branch, "")
         except _FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def find_review(self, request_id: str) -> str:
         """The commit of the branch for a review of ``request_id``, "" if there is no such branch."""
@@ -346,7 +346,7 @@ class SourceWriter:
         try:
             reference = self._git.references.get(lookup_name(ref))
         except _FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
         return "" if reference is None else str(reference.target)
 
     def find_request(self, request_id: str, tip: str, before: str = "") -> str:
@@ -362,14 +362,14 @@ class SourceWriter:
             newest = (commit for commit, _ in zip(walk, range(SEARCHED), strict=False))
             return next((str(commit.id) for commit in newest if trailer in f"{commit.message}\n"), "")
         except _FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def _whole(self, path: str) -> str:
         """The path in the repository of ``path`` below that of the source."""
         below = self._settings.path.strip("/")
         return path if below in ("", ".") else f"{below}/{path}"
 
-    def _broken(self, fault: object) -> SourceError:
+    def _make_write_error(self, fault: object) -> SourceError:
         return SourceError(f"the source {self.name} cannot be written: {fault}")
 
 

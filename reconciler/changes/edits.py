@@ -122,7 +122,7 @@ def _apply_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -> 
         assert edit.wanted is not None
         documents.append(edit.wanted)
         return True
-    number = _find_number(documents.named(edit.key.kind, edit.key.name), edit.key)
+    number = _find_number(documents.find_named(edit.key.kind, edit.key.name), edit.key)
     if number is None and edit.if_present:
         return False
     if number is None or is_encrypted(documents.value(number)):
@@ -181,7 +181,7 @@ def check_conflicts(
 def _may_conflict(edit: ResourceEdit, base: Documents, theirs: Documents) -> bool:
     """Whether the whole files have to show whether ``theirs`` changes what ``edit`` does."""
     key = edit.key
-    old, new = (_find_number(version.named(key.kind, key.name), key) for version in (base, theirs))
+    old, new = (_find_number(version.find_named(key.kind, key.name), key) for version in (base, theirs))
     if old is None or new is None:
         return True
     before, meanwhile = base.value(old), theirs.value(new)

@@ -143,7 +143,7 @@ class JsonDocumentList:
         """The whole text."""
         return self._texts.text()
 
-    def named(self, kind: str, name: str) -> list[tuple[int, Any]]:
+    def find_named(self, kind: str, name: str) -> list[tuple[int, Any]]:
         """Numbers and values of the documents with this ``kind`` and ``name``, in their order."""
         return [(number, self._values[number]) for number in self._numbers.get((kind, name), ())]
 
@@ -205,7 +205,7 @@ class DocumentList:
         """The whole text."""
         return "".join(self._parts.values())
 
-    def named(self, kind: str, name: str) -> list[tuple[int, Any]]:
+    def find_named(self, kind: str, name: str) -> list[tuple[int, Any]]:
         """Numbers and values of the documents with this ``kind`` and ``name``, in their order."""
         return [(number, self._values[number]) for number in self._numbers.get((kind, name), ())]
 

@@ -28,8 +28,12 @@ from reconciler.settings import Settings
 from reconciler.times import iso_milliseconds, parse_time
 
 JSON, TEXT, YAML, LINES, MARKDOWN = (
-    "application/json", "text/plain", "application/yaml", "application/x-ndjson", "text/markdown",
-)  # fmt: skip
+    "application/json",
+    "text/plain",
+    "application/yaml",
+    "application/x-ndjson",
+    "text/markdown",
+)
 _FORMS = {"text": TEXT, "json": JSON, "yaml": YAML, "markdown": MARKDOWN}
 Parameters = Mapping[str, Any]
 

@@ -14,6 +14,7 @@ from reconciler.convert.kamal import convert as kamal
 from reconciler.convert.kubernetes.convert import convert_kubernetes_resources as convert_kubernetes
 from reconciler.convert.notes import make_findings
 from reconciler.convert.quadlet import convert as quadlet
+from reconciler.convert.quadlet.units import read_units
 from reconciler.convert.reader import read_kubernetes
 from reconciler.documents.recognition import CONVERTIBLE, Form, Recogniser, form_of
 from reconciler.errors import UsageError
@@ -98,7 +99,7 @@ def convert_files(
             problems += make_findings(converted.remarks, project.contents)
             places |= project.contents
     if quadlets := parts.get(Form.QUADLET):
-        units, faults = quadlet.read_units(quadlets)
+        units, faults = read_units(quadlets)
         problems += faults
         if units:
             converted = quadlet.convert_units(units, quadlets, options.gvc, options.open_project)

@@ -98,7 +98,7 @@ class TrackedValue:
         """A mapping of text to text."""
         return {name: part.text() for name, part in self.fields()}
 
-    def required(self) -> str:
+    def require_text(self) -> str:
         """The text, which must be set and not empty."""
         if not self:
             self.add_note("convert-malformed", f"the field `{self.at[-1]}` is missing")
@@ -106,7 +106,7 @@ class TrackedValue:
             self.add_note("convert-malformed", f"the field `{self.at[-1]}` is empty")
         return self.text()
 
-    def ignored(self) -> None:
+    def ignore(self) -> None:
         """Count it as seen, with everything in it."""
         self.sheet.whole.add(self.at)
 
@@ -122,7 +122,7 @@ class TrackedValue:
             return value
         name = self.at[-1] if self.at else "the document"
         shown = f"entry {name} of `{_get_field_name(self.at)}`" if isinstance(name, int) else f"`{name}`"
-        self.ignored()
+        self.ignore()
         self.add_note("convert-malformed", f"{shown} is not {_TYPES[expected]}")
         return None
 

@@ -164,7 +164,10 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Cal
         began = loop.time()
         # -I and "/": nothing is imported from the daemon's working directory.
         running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", "reconciler.api"),
+            sys.executable,
+            "-I",
+            "-m",
+            "reconciler.api",
             cwd="/",
             stdin=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno() for listener in sockets],

@@ -126,40 +126,40 @@ class Daemon:
         try:
             self._disk.check()
             if self._replay:
-                with self._contained("replay"):
+                with self._contain_bug("replay"):
                     await self._recover()
             if CERTIFICATES in wakes or wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
-                with self._contained("refresh"):
+                with self._contain_bug("refresh"):
                     self.runner.refresh_engines()
-            with self._contained("requests"):
+            with self._contain_bug("requests"):
                 await self._requests.answer_runs()
             for name in self._woken(wakes):
-                with self._contained(f"source {name}"):
+                with self._contain_bug(f"source {name}"):
                     await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
                 self._unread.discard(name)
             if not self._unread:
-                with self._contained("schedules"):
+                with self._contain_bug("schedules"):
                     self.runner.begin_schedules()
-            with self._contained("requests"):
+            with self._contain_bug("requests"):
                 await self._requests.answer_plans(self.watchdog.progress)
-            with self._contained("commands"):
+            with self._contain_bug("commands"):
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
-            with self._contained("schedules"):
+            with self._contain_bug("schedules"):
                 self._schedules.record_due()
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if reasons := wakes.get(DRIFT, set()) | wakes.get(None, set()) & {"sync"}:
-                with self._contained("drift"):
+                with self._contain_bug("drift"):
                     await self._check_drift(reasons)
             await self._flush()
             self._upkeep.start()  # after the status, which must not wait for it
-            with self._contained("retry"):
+            with self._contain_bug("retry"):
                 self._next_attempt(began)
         except RecordsError as error:
             self._on_records_error(error)
 
     @contextmanager
-    def _contained(self, part: str) -> Iterator[None]:
+    def _contain_bug(self, part: str) -> Iterator[None]:
         """Turn a bug in one part of a round into an event and a log line, so that the other parts go on."""
         try:
             yield
@@ -225,13 +225,13 @@ class Daemon:
         await self._fetch.wait()
         if reasons <= BACKGROUND:
             tracing.begin_run()
-            report = await self.runner.poll(name, partial(self._preempted, name))
+            report = await self.runner.poll(name, partial(self._is_preempted, name))
         else:
             report = await self._run(name, ",".join(sorted(reasons)))
         self._running = None
         self.watchdog.progress()
         if report is None:
-            self._backoff.answered(name)
+            self._backoff.record_answer(name)
             self._run_log.idle(name)
         else:
             self._log_report(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
@@ -241,11 +241,11 @@ class Daemon:
         await self._fetch.wait()
         tracing.begin_run()
         try:
-            return await self.runner.run(name, reason, partial(self._preempted, name), reviewed)
+            return await self.runner.run(name, reason, partial(self._is_preempted, name), reviewed)
         finally:
             self._running = None
 
-    def _preempted(self, name: str, revision: str) -> bool:
+    def _is_preempted(self, name: str, revision: str) -> bool:
         """Whether the run of ``name`` at ``revision`` should start no further step."""
         self.watchdog.progress()
         self._running = (name, revision)
@@ -254,9 +254,9 @@ class Daemon:
     def _log_report(self, report: Report, reason: str, seconds: float) -> None:
         source = self.runner.pipelines[report.source].source
         if report.outcome == "unreadable" and not source.local:
-            self._backoff.failed(report.source, source.settings.interval)
+            self._backoff.record_failure(report.source, source.settings.interval)
         else:
-            self._backoff.answered(report.source)
+            self._backoff.record_answer(report.source)
         self._run_log.run(report, reason, seconds)
 
     async def _run_for_request(self, name: str, reason: str, reviewed: SavedPlan | None) -> Report:
@@ -268,7 +268,7 @@ class Daemon:
     async def _flush(self, *, force: bool = False) -> None:
         """Write the status that is due, and set timers for the rest."""
         for name, writer in () if self._is_state_lost() else self.runner.writers.items():
-            with self._contained(f"status {name}"):
+            with self._contain_bug(f"status {name}"):
                 due = writer.next_due()
                 if due is not None and (force or due <= 0):
                     await asyncio.to_thread(self.runner.flush, name, force=force)

@@ -34,14 +34,14 @@ class SourceBackoff:
         outage = self._outages.get(name)
         return outage is not None and self._now() < outage.until
 
-    def failed(self, name: str, interval: float) -> None:
+    def record_failure(self, name: str, interval: float) -> None:
         """Record a poll without an answer; the backoff doubles each time, from ``interval`` seconds."""
         tries = self._outages[name].tries if name in self._outages else 0
         # Half an interval less: the poll after the backoff finds it over, however late the backoff began.
         until = self._now() + min(self._cap, interval * 2.0 ** min(tries, 30)) - interval / 2
         self._outages[name] = _Outage(tries + 1, until)
 
-    def answered(self, name: str) -> None:
+    def record_answer(self, name: str) -> None:
         """Record an answer of the source."""
         self._outages.pop(name, None)
 

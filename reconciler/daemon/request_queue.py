@@ -46,7 +46,7 @@ class RequestQueue:
         requests = self._runner.records.requests
         for request in requests.open():
             if request.kind != PLAN and requests.start(request.id):
-                requests.done(request.id, await self._reconcile(request))
+                requests.record_result(request.id, await self._reconcile(request))
 
     async def answer_plans(self, progress: Callable[[], None]) -> None:
         """Answer each open request for plans, and call ``progress`` before each. Raises RecordsError.
@@ -57,7 +57,7 @@ class RequestQueue:
         for request in requests.open():
             progress()
             if request.kind == PLAN and requests.start(request.id):
-                requests.done(request.id, await asyncio.to_thread(self._plan, request))
+                requests.record_result(request.id, await asyncio.to_thread(self._plan, request))
 
     async def _reconcile(self, request: Request) -> dict[str, Any]:
         """Run the sources, and report each run; a bug is a report too, so that who asked asks no second time."""

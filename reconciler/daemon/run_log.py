@@ -31,10 +31,16 @@ class RunLog:
     def run(self, report: Report, reason: str, seconds: float) -> None:
         """Log a run, at level debug if it changed nothing and ended like the last one; and export its trace."""
         results = {f"reconciler.resources.{name}": number for name, number in report.counts.items()}
-        end_run(report.source, {
-            "reconciler.source": report.source, "reconciler.reason": reason, "reconciler.outcome": report.outcome,
-            "vcs.ref.head.revision": report.revision.rpartition(":")[2], **results,
-        })  # fmt: skip
+        end_run(
+            report.source,
+            {
+                "reconciler.source": report.source,
+                "reconciler.reason": reason,
+                "reconciler.outcome": report.outcome,
+                "vcs.ref.head.revision": report.revision.rpartition(":")[2],
+                **results,
+            },
+        )
         last = self._last.get(report.source)
         self._last[report.source] = report
         bad = _has_problems(report)

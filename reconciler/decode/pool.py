@@ -70,18 +70,18 @@ class _CacheWriter:
         """Cache one decoded file."""
         self._fresh.append((oid, packed))
         if len(self._fresh) >= CHUNK:
-            self._written()
+            self._wait_for_write()
             self._writing = self._pool.submit(self._put, self._fresh)
             self._fresh = []
 
-    def _written(self) -> None:
+    def _wait_for_write(self) -> None:
         if self._writing is not None:
             self._writing.result()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Write the rest; after an error only finish the write in progress."""
         with self._pool:
-            self._written()
+            self._wait_for_write()
         if kind is None and self._fresh:
             self._put(self._fresh)
 

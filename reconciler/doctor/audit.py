@@ -35,7 +35,7 @@ def check_audit(settings: Settings, clock: Clock) -> Iterator[Check]:
         with closing(AccessStore.open(state, clock, read_only=True)) as store:
             broken = list(_check_broken_entries(_ABOUT, store.broken_audit()))
             for context in store.audit_records.contexts():
-                broken += _check_broken_entries(f"audit context {context}", store.audit_records.broken(context))
+                broken += _check_broken_entries(f"audit context {context}", store.audit_records.find_broken(context))
             yield from broken
             if not broken:
                 last = store.last_audit()

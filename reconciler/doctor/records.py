@@ -146,7 +146,7 @@ def _check_conditions(about: str, conditions: dict[str, ScopeCondition], now: fl
         message = f"{bad.reason} for {format_duration(now - bad.since)}: {bad.message}"
         grave = bad.reason == Reason.INVALID_REVISION or (long in conditions and conditions[long].status)
         yield (make_problem if grave else make_warning)(
-            about, message, _ADVICE.get(Reason.stored(bad.reason), "see the message")
+            about, message, _ADVICE.get(Reason.from_stored(bad.reason), "see the message")
         )
     for kind in (ConditionType.SUSPENDED, ConditionType.PINNED):
         if kind in conditions and conditions[kind].status:

@@ -120,7 +120,7 @@ class Composer:
             if self._file_nodes > (most := self._limits.file_nodes_at(started)):
                 message = f"this file has more than {most:,} values in its first {started:,} documents"
                 self.faults.end("too-many-nodes", root, message, "split the file")
-            yield Document(self._marked(value), index, root.start_mark.line + 1), self.faults.faults[before:]
+            yield Document(self._mark_duplicates(value), index, root.start_mark.line + 1), self.faults.faults[before:]
             index += 1
 
     def _begin(self) -> None:
@@ -217,7 +217,7 @@ class Composer:
         if self._unusual:
             self._anchors.open(event, filled, depth, self._nodes)
             if event.tag:
-                self._checked(event, check_collection_tag(event.tag, "map" if type(filled) is dict else "seq"))
+                self._check_scalar(event, check_collection_tag(event.tag, "map" if type(filled) is dict else "seq"))
 
     def _close(self, event: Any, filled: Any) -> None:
         if self._nodes > self._limits.nodes:
@@ -242,12 +242,12 @@ class Composer:
         elif event.tag:
             resolved = parse_tagged_scalar(event.tag, text)
         if type(resolved) is ScalarProblem:
-            resolved = self._checked(event, resolved, as_key)
+            resolved = self._check_scalar(event, resolved, as_key)
         if event.anchor:
             self._anchors.name(event.anchor, resolved, text if is_plain else None)
         return resolved
 
-    def _checked(self, event: Event, resolved: Any, as_key: bool = False) -> Any:
+    def _check_scalar(self, event: Event, resolved: Any, as_key: bool = False) -> Any:
         if type(resolved) is not ScalarProblem:
             return resolved
         suggestion = resolved.key_suggestion if as_key and resolved.key_suggestion else resolved.suggestion
@@ -263,16 +263,18 @@ class Composer:
             too_many_nodes(self.faults, event)
         if anchor.text is None:
             return anchor.value
-        return self._checked(event, parse_literal_scalar(anchor.text) if as_text else parse_plain_scalar(anchor.text))
+        return self._check_scalar(
+            event, parse_literal_scalar(anchor.text) if as_text else parse_plain_scalar(anchor.text)
+        )
 
     def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
         if value is not MERGE and type(value) is not str:
-            self._checked(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
+            self._check_scalar(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
             value = f"{UNREADABLE}{event.start_mark.index}"
         elif type(value) is str and not value.startswith(UNREADABLE) and not is_name(value):
-            value = self._checked(event, _KEY_HIDES)
+            value = self._check_scalar(event, _KEY_HIDES)
         if value in filled:
-            self._repeated(event, value, filled)
+            self._report_repeat(event, value, filled)
         elif value is MERGE:
             self._merges.open(event, filled)
         if self._key_lines:
@@ -280,7 +282,7 @@ class Composer:
             self._alive.append(filled)
         return value
 
-    def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
+    def _report_repeat(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
         if not self._key_lines:
             raise _NeedKeyPositions
         first = self._lines[id(filled), key]
@@ -291,7 +293,7 @@ class Composer:
         del filled[key]
         self._repeats.append((filled, key))
 
-    def _marked(self, value: Any) -> Any:
+    def _mark_duplicates(self, value: Any) -> Any:
         """``value`` without duplicate keys, whose meaning is unknown."""
         for filled, key in self._repeats:
             if key is MERGE:

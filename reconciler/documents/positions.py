@@ -77,7 +77,7 @@ class Positions:
         node = self._nearest(pointer)
         return node.key or node.value or (1, 1)
 
-    def written(self, pointer: Pointer) -> str | None:
+    def written_text(self, pointer: Pointer) -> str | None:
         """The written text of the number, boolean or null at ``pointer``; None if there is none."""
         node: Place | None = self.root
         for step in pointer:

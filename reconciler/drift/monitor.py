@@ -292,7 +292,7 @@ class DriftMonitor:
         to_heal: set[str] = set()
         for drift, source in scan.drifts:
             old = drift_rows.pop((str(drift.key), drift.location), None)
-            row = self._judged(drift, _make_row(drift, source, old, now))
+            row = self._judge(drift, _make_row(drift, source, old, now))
             if row != old:
                 changed.append(row)
                 events += self._drift_events(drift, row, old)
@@ -325,7 +325,7 @@ class DriftMonitor:
         if events:
             self._append_events(events)
 
-    def _judged(self, drift: Drift, row: DriftRow) -> DriftRow:
+    def _judge(self, drift: Drift, row: DriftRow) -> DriftRow:
         """``row``, marked as ``in_conflict`` if it was healed too often."""
         if row.in_conflict or not row.source or not self._settings.drift.heal:
             return row

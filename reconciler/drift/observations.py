@@ -48,7 +48,9 @@ class ObservationRecorder:
         """
         self._unknown -= answers.keys()
         turned = self._record_domains(engines)
-        gone = turned | any(self._gone(location, seen, parts.get(location)) for location, seen in answers.items())
+        gone = turned | any(
+            self._is_any_gone(location, seen, parts.get(location)) for location, seen in answers.items()
+        )
         news = [(answer, event) for answer in answers for event in self._news(engines[answer])]
         fresh = [
             observation
@@ -141,7 +143,7 @@ class ObservationRecorder:
             self._records.events.append_many(events)
         return any(record.health is not found_health[str(record.key)] for record, _ in changed)
 
-    def _gone(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> bool:
+    def _is_any_gone(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> bool:
         keys = self._known.get(location, {}).keys()
         asked = keys if part is None else keys & set(map(str, part))
         return bool(asked - {str(observation.key) for observation in answer})

@@ -32,7 +32,7 @@ class LocationRecords:
         """The record of ``key`` at this location."""
         return self._records.applied.at(key, self.location)
 
-    def shared(self, key: Key) -> Record | None:
+    def find_shared(self, key: Key) -> Record | None:
         """The record of ``key`` that has no location: a GVC, a location, an identity, a secret."""
         return self._records.applied.at(key, "")
 

@@ -76,7 +76,7 @@ def engine_conditions(state: bytes) -> list[EngineCondition]:
     reports = [_Report("", (engine_state.status or _Status()).conditions), *engine_state.locations]
     return [
         EngineCondition(
-            ConditionType(condition.type), Reason.stored(condition.reason), condition.message, report.location
+            ConditionType(condition.type), Reason.from_stored(condition.reason), condition.message, report.location
         )
         for report in reports
         for condition in report.conditions

@@ -31,13 +31,13 @@ class VolumeClaims:
     def state(self, step: Step, past: Record | None) -> bytes:
         """The state of a volume set after ``step``; ``past`` is its earlier record."""
         recorded = self.record(step.key)
-        return self._bound(step.key, step.body, recorded, past)
+        return self._bind_volumes(step.key, step.body, recorded, past)
 
-    def recorded(self, record: Record) -> bytes:
+    def recorded_state(self, record: Record) -> bytes:
         """The state of a recorded volume set, with the volumes that its workload wants now."""
-        return self._bound(record.key, record.body, record, record)
+        return self._bind_volumes(record.key, record.body, record, record)
 
-    def _bound(self, key: Key, body: bytes, recorded: Record | None, past: Record | None) -> bytes:
+    def _bind_volumes(self, key: Key, body: bytes, recorded: Record | None, past: Record | None) -> bytes:
         there = read_volumes(recorded.state) if recorded else None
         state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
         capacity = read_capacity(body)
@@ -67,9 +67,9 @@ class VolumeClaims:
         """The record of ``key`` at this location."""
         return self._records.here(key)
 
-    def shared(self, key: Key) -> Record | None:
+    def find_shared(self, key: Key) -> Record | None:
         """The record of ``key`` without a location."""
-        return self._records.shared(key)
+        return self._records.find_shared(key)
 
     def revision(self, source: str) -> str:
         """The revision that ``source`` applies now."""

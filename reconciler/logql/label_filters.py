@@ -11,17 +11,52 @@ import msgspec
 from reconciler.logql.addresses import AddressRange
 from reconciler.logql.extraction import ERROR, Labels
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0,
-            "w": 604800.0, "y": 31536000.0}  # fmt: skip
-_BYTES = {"b": 1, "kb": 10**3, "kib": 2**10, "mb": 10**6, "mib": 2**20, "gb": 10**9, "gib": 2**30, "tb": 10**12,
-          "tib": 2**40, "pb": 10**15, "pib": 2**50, "eb": 10**18, "eib": 2**60, "k": 10**3, "ki": 2**10, "m": 10**6,
-          "mi": 2**20, "g": 10**9, "gi": 2**30, "t": 10**12, "ti": 2**40}  # fmt: skip
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+    "y": 31536000.0,
+}
+_BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "kib": 2**10,
+    "mb": 10**6,
+    "mib": 2**20,
+    "gb": 10**9,
+    "gib": 2**30,
+    "tb": 10**12,
+    "tib": 2**40,
+    "pb": 10**15,
+    "pib": 2**50,
+    "eb": 10**18,
+    "eib": 2**60,
+    "k": 10**3,
+    "ki": 2**10,
+    "m": 10**6,
+    "mi": 2**20,
+    "g": 10**9,
+    "gi": 2**30,
+    "t": 10**12,
+    "ti": 2**40,
+}
 _DURATION = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|[smhdwy])")
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([A-Za-z]+)")
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "==": operator.eq, "=": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le, ">": operator.gt,
+    "==": operator.eq,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
     "<": operator.lt,
-}  # fmt: skip
+}
 
 
 class LabelMatcher(msgspec.Struct, frozen=True):

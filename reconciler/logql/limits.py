@@ -26,14 +26,14 @@ def prepare_limits() -> None:
 def limit_time(call: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]:
     """``call`` with a limit of CPU time. It raises RefusedError."""
 
-    def bounded(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:
+    def call_bounded(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:
         signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
         try:
             return call(*arguments, **named)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
-    return bounded
+    return call_bounded
 
 
 def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001

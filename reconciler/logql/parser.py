@@ -54,10 +54,35 @@ _JOINING = re.compile(r"(?:and|or)\b")
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _METRICS = frozenset(
     {
-        *("rate", "rate_counter", "bytes_rate", "bytes_over_time", "count_over_time", "absent_over_time"),
-        *("sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "first_over_time", "last_over_time"),
-        *("stddev_over_time", "stdvar_over_time", "quantile_over_time", "label_replace", "vector", "sort", "sort_desc"),
-        *("sum", "avg", "min", "max", "count", "stddev", "stdvar", "bottomk", "topk", "approx_topk"),
+        "rate",
+        "rate_counter",
+        "bytes_rate",
+        "bytes_over_time",
+        "count_over_time",
+        "absent_over_time",
+        "sum_over_time",
+        "avg_over_time",
+        "min_over_time",
+        "max_over_time",
+        "first_over_time",
+        "last_over_time",
+        "stddev_over_time",
+        "stdvar_over_time",
+        "quantile_over_time",
+        "label_replace",
+        "vector",
+        "sort",
+        "sort_desc",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "count",
+        "stddev",
+        "stdvar",
+        "bottomk",
+        "topk",
+        "approx_topk",
     }
 )
 """Functions that make numbers of lines."""
@@ -121,7 +146,7 @@ class _Parser:
         matchers = self._matchers()
         filters: list[LineFilter] = []
         stages: list[Stage] = []
-        while not self._tokens.ended():
+        while not self._tokens.is_at_end():
             if self._tokens.peek(_FILTERING):
                 line_filter = self._line_filter()
                 if stages:
@@ -142,9 +167,9 @@ class _Parser:
     def _matchers(self) -> tuple[LabelMatcher, ...]:
         begin = self._tokens.at - 1
         matchers: list[LabelMatcher] = []
-        if not self._tokens.taken("}"):
+        if not self._tokens.take_if_next("}"):
             matchers.append(self._matcher())
-            while self._tokens.taken(","):
+            while self._tokens.take_if_next(","):
                 matchers.append(self._matcher())
             self._tokens.expect("}", "`,` and another label, or `}`, is missing here")
         if all(matcher.matches("") for matcher in matchers):
@@ -158,7 +183,7 @@ class _Parser:
         self._check_label(name, self._tokens.at - len(name), "")
         self._tokens.skip()
         op = self._tokens.take(_MATCHING, "after a label comes one of = != =~ !~")
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         return LabelMatcher(name, op, quoted.value, _compile_quoted_expression(quoted) if "~" in op else None)
 
     def _check_label(self, name: str, at: int, hint: str) -> None:
@@ -178,7 +203,7 @@ class _Parser:
     def _alternative(self, op: str) -> Alternative:
         if op in ("|=", "!=") and (addresses := self._addresses()) is not None:
             return Alternative("", addresses=addresses)
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         if op.endswith("~"):
             return Alternative(quoted.value, _compile_quoted_expression(quoted))
         if op.endswith(">"):
@@ -192,7 +217,7 @@ class _Parser:
         if not self._tokens.peek(_IP):
             return None
         self._tokens.take(_IP, "")
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         try:
             addresses = parse_addresses(quoted.value)
         except ValueError:
@@ -227,14 +252,14 @@ class _Parser:
         return logfmt_extraction(self._fields(), strict="--strict" in flags, keep_empty="--keep-empty" in flags)
 
     def _regexp(self) -> Extraction:
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         pattern = _compile_quoted_expression(quoted)
         if not pattern.groupindex:
             raise QueryError("the expression has at least one group with a name, such as (?P<level>[a-z]+)", quoted.at)
         return expression_extraction(pattern)
 
     def _pattern(self) -> Extraction:
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         return expression_extraction(_read_quoted_value(quoted, lambda text: pattern_expression(text, whole=False)))
 
     _parsers: Mapping[str, Callable[[_Parser], Extraction]] = {
@@ -250,11 +275,11 @@ class _Parser:
         fields: dict[str, Path] = {}
         while label := self._tokens.peek(_NAME):
             self._tokens.take(_NAME, "")
-            if self._tokens.taken("="):
-                fields[label] = _read_quoted_value(self._tokens.quoted(), parse_path)
+            if self._tokens.take_if_next("="):
+                fields[label] = _read_quoted_value(self._tokens.read_quoted(), parse_path)
             else:
                 fields[label] = (label,)
-            if not self._tokens.taken(","):
+            if not self._tokens.take_if_next(","):
                 break
         return fields
 
@@ -270,12 +295,14 @@ class _Parser:
         while True:
             if self._tokens.peek(_JOINING) == "and":
                 self._tokens.take(_JOINING, "")
-            elif not self._tokens.taken(",") and (self._tokens.peek(_JOINING) or not self._tokens.peek(_CONDITION)):
+            elif not self._tokens.take_if_next(",") and (
+                self._tokens.peek(_JOINING) or not self._tokens.peek(_CONDITION)
+            ):
                 return condition
             condition = Both(condition, self._condition())
 
     def _condition(self) -> Condition:
-        if self._tokens.taken("("):
+        if self._tokens.take_if_next("("):
             self._depth += 1
             if self._depth > DEEPEST:
                 raise QueryError(f"at most {DEEPEST} parentheses within one another", self._tokens.at - 1)
@@ -289,9 +316,9 @@ class _Parser:
             self._check_label(name, self._tokens.at - len(name), "; those in lines are read by `| json` or `| logfmt`")
         self._tokens.skip()
         op = self._tokens.take(_COMPARING, f"after the label {name} comes one of = != =~ !~ == > >= < <=")
-        return self._compared(name, op)
+        return self._read_comparison(name, op)
 
-    def _compared(self, name: str, op: str) -> Condition:
+    def _read_comparison(self, name: str, op: str) -> Condition:
         if op in ("=", "!=") and (addresses := self._addresses()) is not None:
             return LabelMatcher(name, op, "", addresses=addresses)
         value = self._tokens.peek(_VALUE)
@@ -303,7 +330,7 @@ class _Parser:
             return Comparison(name, op, read(value), read)
         if op not in ("=", "!=", "=~", "!~"):
             raise QueryError(f"{op} compares with a number, a duration (1.5s) or a size (20MB)", self._tokens.at)
-        quoted = self._tokens.quoted()
+        quoted = self._tokens.read_quoted()
         return LabelMatcher(name, op, quoted.value, _compile_quoted_expression(quoted) if "~" in op else None)
 
 

@@ -9,8 +9,17 @@ from reconciler.errors import ParseError
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _ESCAPES = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+}
 _NUMBERED = {"x": 2, "u": 4, "U": 8}
 """Letter of an escape → how many hexadecimal digits follow."""
 
@@ -41,9 +50,9 @@ class QueryTokens:
 
     def skip(self) -> None:
         """Go on to the next word, behind spaces and comments."""
-        self.at = self._matched(_SPACE)
+        self.at = self._find_end(_SPACE)
 
-    def ended(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether nothing follows but spaces and comments."""
         self.skip()
         return self.at >= len(self.text)
@@ -51,16 +60,16 @@ class QueryTokens:
     def peek(self, pattern: re.Pattern[str]) -> str:
         """What ``pattern`` matches next, "" for nothing; the position stays."""
         self.skip()
-        return self.text[self.at : self._matched(pattern)]
+        return self.text[self.at : self._find_end(pattern)]
 
     def take(self, pattern: re.Pattern[str], otherwise: str) -> str:
         """What ``pattern`` matches here; ``otherwise`` is the error if that is nothing."""
-        begin, self.at = self.at, self._matched(pattern)
+        begin, self.at = self.at, self._find_end(pattern)
         if self.at == begin:
             raise QueryError(otherwise, begin)
         return self.text[begin : self.at]
 
-    def taken(self, mark: str) -> bool:
+    def take_if_next(self, mark: str) -> bool:
         """Whether ``mark`` comes next; then it is read."""
         self.skip()
         if not self.text.startswith(mark, self.at):
@@ -70,10 +79,10 @@ class QueryTokens:
 
     def expect(self, mark: str, otherwise: str) -> None:
         """Read ``mark``; ``otherwise`` is the error if it is not there."""
-        if not self.taken(mark):
+        if not self.take_if_next(mark):
             raise QueryError(otherwise, self.at)
 
-    def quoted(self) -> Quoted:
+    def read_quoted(self) -> Quoted:
         """Read a text in quotes."""
         self.skip()
         begin = self.at
@@ -100,13 +109,13 @@ class QueryTokens:
             return self.text[at]
         letter = self.text[at + 1 : at + 2]
         if letter in _NUMBERED:
-            return self._numbered(at, _NUMBERED[letter])
+            return self._read_character(at, _NUMBERED[letter])
         if letter not in _ESCAPES:
             raise QueryError(r"there is no such escape; write \\ for a backslash, or use `…`", at)
         self.at += 2
         return _ESCAPES[letter]
 
-    def _numbered(self, at: int, digits: int) -> str:
+    def _read_character(self, at: int, digits: int) -> str:
         text = self.text[at + 2 : at + 2 + digits]
         if re.fullmatch(f"[0-9A-Fa-f]{{{digits}}}", text) is None:
             raise QueryError(f"here {digits} hexadecimal digits have to follow", at)
@@ -116,7 +125,7 @@ class QueryTokens:
         self.at += 2 + digits
         return chr(number)
 
-    def _matched(self, pattern: re.Pattern[str]) -> int:
+    def _find_end(self, pattern: re.Pattern[str]) -> int:
         """The end of ``pattern`` at this position; this position where it does not match."""
         match = pattern.match(self.text, self.at)
         return self.at if match is None else match.end()

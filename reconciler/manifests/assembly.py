@@ -112,7 +112,7 @@ class _Assembly:
     def run(self, changes: Sequence[FileChange]) -> ChangeSet:
         moved = self._take(changes)
         if moved:
-            self._take(self._affected(moved))
+            self._take(self._list_affected(moved))
         # In order of place, not of decoding: of two declarations of a key, the first counts.
         self.manifests.sort(key=lambda entry: (entry.path, entry.manifest.position), reverse=True)
         while self.manifests:
@@ -151,7 +151,7 @@ class _Assembly:
     def _collect(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the manifests of one file; returns the names of the GVCs that it declares, valid or not."""
         for manifest in decoded.manifests:
-            self.manifests.append(_Found(change.path, change.after, self._interned(manifest)))
+            self.manifests.append(_Found(change.path, change.after, self._intern(manifest)))
         self.change_set.unused_comments += [(change.path, unused_comment) for unused_comment in decoded.unused_comments]
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
@@ -173,7 +173,7 @@ class _Assembly:
         self.broken.extend((change, broken) for broken in decoded.broken)
         return [broken.key.removeprefix("gvc/") for broken in decoded.broken if broken.key.startswith("gvc/")]
 
-    def _interned(self, manifest: Manifest) -> Manifest:
+    def _intern(self, manifest: Manifest) -> Manifest:
         """``manifest`` with the references and questions of equal ones, which saves 1 KB of memory for each manifest.
 
         Most of 100,000 manifests follow a few patterns, and the memory would cost more time than the lookups.
@@ -188,9 +188,9 @@ class _Assembly:
             _, names = self._gvcs_for(change.path)
             kind, gvc, *name = broken.key.split("/", 2)
             if gvc == GVC_PLACEHOLDER and len(names) != 1 and not broken.guessed:
-                self._inferred(change.path, broken.line, f"{kind} {name[0]}")
+                self._infer_gvc(change.path, broken.line, f"{kind} {name[0]}")
             for gvc_name in names[:MOST_GVCS] or [""]:
-                self._unresolved(broken, gvc_name)
+                self._note_unresolved(broken, gvc_name)
             if (broken.references or broken.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in broken.key):
                 gvc = names[0] if names else ""
                 references = tuple(reference_in_gvc(reference, gvc) for reference in broken.references)
@@ -200,13 +200,13 @@ class _Assembly:
                     PartialDocument(key, change.path, change.after, broken.position, references, asked)
                 )
 
-    def _unresolved(self, broken: Broken, gvc: str) -> None:
+    def _note_unresolved(self, broken: Broken, gvc: str) -> None:
         key = broken.key.replace(GVC_PLACEHOLDER, gvc)
         mentions = broken.mentions and tuple(mention.replace(GVC_PLACEHOLDER, gvc) for mention in broken.mentions)
         former = self.change_set.unresolved.get(key, ())
         self.change_set.unresolved[key] = None if former is None or mentions is None else (*former, *mentions)
 
-    def _affected(self, directories: Iterable[str]) -> list[FileChange]:
+    def _list_affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""
         blobs: dict[str, str] = {}
         for directory in sorted(directories):
@@ -218,7 +218,7 @@ class _Assembly:
         path, blob, manifest = entry
         gvc = manifest.gvc
         if manifest.kind in GVC_SCOPED and gvc == GVC_PLACEHOLDER:
-            gvc = self._inferred(path, manifest.line, f"{manifest.kind} {manifest.name}")
+            gvc = self._infer_gvc(path, manifest.line, f"{manifest.kind} {manifest.name}")
             if not gvc:
                 return
         resource = resource_of(manifest, gvc, path, blob)
@@ -263,7 +263,7 @@ class _Assembly:
                 key,
             )
 
-    def _inferred(self, path: str, line: int, what: str) -> str:
+    def _infer_gvc(self, path: str, line: int, what: str) -> str:
         """The GVC that the directory decides for ``what``; "", with a finding, if it decides none."""
         directory, names = self._gvcs_for(path)
         if len(names) == 1:

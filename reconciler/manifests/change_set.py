@@ -95,14 +95,14 @@ class ChangeSet(msgspec.Struct):
         """Whether no changed file declares or declared a resource."""
         return not (self.added or self.previous)
 
-    def removed(self) -> list[str]:
+    def list_removed(self) -> list[str]:
         """Keys that the changed files no longer declare, nor any other file."""
         return [key for key in self.previous if key not in self.added]
 
 
 def keys_touched(delta: ChangeSet) -> Mapping[str, Resource | None]:
     """Every changed key with its new resource, None if it was removed."""
-    touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
+    touched: dict[str, Resource | None] = dict.fromkeys(delta.list_removed())
     for key, resource in delta.added.items():
         indexed_resource = delta.previous.get(key)
         if indexed_resource is None or indexed_resource.digest != resource.digest:

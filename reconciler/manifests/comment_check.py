@@ -66,7 +66,7 @@ class _Check:
 
     def faults(self, comment: Comment) -> Iterator[Fault]:
         """The faults of ``comment``; none yet if other resources decide."""
-        message = self._malformed(comment)
+        message = self._explain_malformed(comment)
         if message:
             near = find_closest_word(comment.rule[:60], self.mild) or "RULE"
             name = comment.rule if comment.rule in self.mild else near
@@ -78,7 +78,7 @@ class _Check:
         else:
             yield _make_fault(comment, *unused_advice(comment.rule))
 
-    def _malformed(self, comment: Comment) -> str:
+    def _explain_malformed(self, comment: Comment) -> str:
         if not comment.rule:
             return "this comment names no rule"
         if comment.rule not in self.mild:

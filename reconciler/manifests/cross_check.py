@@ -54,11 +54,11 @@ def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) 
     context = RuleContext(world.index, world.bodies)
 
     @cache  # thousands of resources have the same questions: this saves 0.2 s for 100,000 workloads
-    def left(questions: tuple[LookupRequest, ...]) -> list[LookupRequest]:
+    def list_open_questions(questions: tuple[LookupRequest, ...]) -> list[LookupRequest]:
         return [question for question in questions if not trivially_passes(question, context)]
 
     for key, site, questions in _list_prefetched_checks(delta, world):
-        for question in left(questions):
+        for question in list_open_questions(questions):
             _answer_question(question, key, site, context, findings)
 
 
@@ -151,7 +151,7 @@ def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredSt
         elif key.partition("/")[0] in _READ_BY_RULES:
             compared.append(key)
     # Most resources affect no other one: then their former bodies are not read.
-    referred = world.index.referred(compared)
+    referred = world.index.select_referred(compared)
     links = {key: delta.added[key].references for key in compared}
     compared = [key for key in compared if key in referred or any(_dependent_targets(key, links[key]))]
     former = world.bodies.former_bodies(compared)

@@ -51,7 +51,7 @@ class CrossFindings:
         self.any_full |= is_last
         self._found.append(_too_many(finding) if is_last else finding)
 
-    def placed(self, positions: FindingPositions) -> Iterator[tuple[Finding, int]]:
+    def list_with_positions(self, positions: FindingPositions) -> Iterator[tuple[Finding, int]]:
         """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
         # In the order of the documents: each place before the last one parses the file again.
         for finding in sorted(self._found, key=lambda entry: (entry.site.path, entry.site.blob, entry.site.position)):

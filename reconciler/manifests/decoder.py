@@ -234,7 +234,7 @@ def _update_advice(faults: list[Fault], reading: Reading, locator: Locator) -> l
         kind = document.value.get("kind") if isinstance(document.value, dict) else None
         # Without a kind, the fields of all kinds count.
         check = get_checker(kind if isinstance(kind, str) and kind in KINDS else str(Kind.WORKLOAD))
-        faults = check.readvised(faults, document.value, locator.of(document.index))
+        faults = check.renew_advice(faults, document.value, locator.of(document.index))
     return faults
 
 

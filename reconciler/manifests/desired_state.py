@@ -59,13 +59,13 @@ class DesiredIndex(Protocol):
     def referrers_of_any(self, targets: Iterable[str]) -> Iterable[str]:
         """Keys of unchanged resources that refer to any of ``targets``."""
 
-    def referred(self, targets: Iterable[str]) -> Container[str]:
+    def select_referred(self, targets: Iterable[str]) -> Container[str]:
         """Those of ``targets`` to which an indexed resource refers."""
 
     def users(self, key: str, kind: Kind) -> Sequence[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""
 
-    def unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
+    def list_unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
         """The keys that each faulty or external resource of ``kind`` links to; None if they are unknown."""
 
     def site(self, key: str) -> ResourceLocation:
@@ -85,7 +85,7 @@ class DesiredBodies(Protocol):
     def resource(self, key: str) -> Resource | None:
         """A resource that this source desires, with its body and questions."""
 
-    def typed(self, key: str, view: type[View]) -> View | None:
+    def read_view(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None if its body is unknown."""
 
     def former_bodies(self, keys: Iterable[str]) -> Mapping[str, bytes]:

@@ -94,25 +94,25 @@ class DocumentDecoder:
         if not isinstance(value, dict):
             self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
             return None
-        if self.opened is not None and not self._disclosed(self.opened):
+        if self.opened is not None and not self._check_disclosed(self.opened):
             return None
         kind = self._kind(value)
         if kind is None:
             self.guessed_key = guessed_key(value)
             return None
-        value = self._translated(self._without_owned(value))
+        value = self._translate_tags(self._without_owned(value))
         self.intended_key = named_key(kind, value)
         self.guessed_key = "" if self.intended_key else guessed_key(value)
         for trouble, severity in encryption_findings(kind, value, self.opened, self.dialect.secrets):
             self.key = self._key_text(kind, value)
-            self._sealed(trouble, severity)
+            self._report_sops_problem(trouble, severity)
             if kind is not Kind.SECRET:
                 return None
         hidden = hidden_in(self.opened)
         check = get_checker(str(kind))
         breaches = [] if check.valid(value) else select_visible_errors(check.breaches(value), hidden)
         if not breaches:
-            return self._formed(kind, value, self._judged(kind, value, [InvalidValue(at) for at in hidden]))
+            return self._make_manifest(kind, value, self._check_rules(kind, value, [InvalidValue(at) for at in hidden]))
         self._report_breaches(kind, value, breaches, [InvalidValue(at) for at in hidden])
         return None
 
@@ -128,7 +128,7 @@ class DocumentDecoder:
         kind = self._kind(value) if FIELD not in value else None
         if kind is None:
             return
-        value = self._translated(self._without_owned(value))
+        value = self._translate_tags(self._without_owned(value))
         self.intended_key = (
             "" if InvalidValue(("gvc",), ("string",)) in missed else named_key(kind, without_invalid(value, missed))
         )
@@ -145,14 +145,14 @@ class DocumentDecoder:
         torn = [*missed, *(invalid_of(breach) for breach in breaches)]
         rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
-        phrased = get_checker(str(kind)).phrased(breaches, self._positions) if breaches else []
+        phrased = get_checker(str(kind)).phrase_errors(breaches, self._positions) if breaches else []
         for fault in phrased:
             position = fault.line, fault.column
             self._add_fault(fault.rule, position, fault.message, fault.suggestion, fault.severity, self.key)
         if len(breaches) >= MOST:
             # There may be more faults, so the valid part is unknown.
             return
-        self.questions = self._judged(kind, rest, torn)
+        self.questions = self._check_rules(kind, rest, torn)
         former = Normalizer(self.dialect, self._gvc(kind, rest))
         if kind is not Kind.SECRET:
             former.normalize(shape_of(str(kind)), rest)
@@ -163,20 +163,20 @@ class DocumentDecoder:
         )
         self.links_known = not any(map(_may_hide_links, reported))
 
-    def _disclosed(self, opened: DecryptedDocument) -> bool:
+    def _check_disclosed(self, opened: DecryptedDocument) -> bool:
         """Whether enough of an encrypted document is readable to check it; reports faults of its encryption."""
         for trouble in opened.troubles:
-            self._sealed(trouble, Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR)
+            self._report_sops_problem(trouble, Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR)
         if not opened.locked:
             return True
         self.intended_key = known_name(opened)
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
-    def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
+    def _report_sops_problem(self, trouble: SopsProblem, severity: Severity) -> None:
         position = self._position(trouble.at, on_key=is_on_key(trouble))
         self._add_fault(trouble.rule, position, trouble.message, trouble.suggestion, severity, self.key)
 
-    def _judged(
+    def _check_rules(
         self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
     ) -> tuple[LookupRequest, ...]:
         """Check ``value`` by the rules of its kind; returns their questions about other resources."""
@@ -220,7 +220,7 @@ class DocumentDecoder:
             {name: member for name, member in value.items() if name not in SERVER_OWNED} if self.server_owned else value
         )
 
-    def _translated(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _translate_tags(self, value: dict[str, Any]) -> dict[str, Any]:
         tags, scheme = value.get("tags"), self.dialect.scheme
         if scheme == SPELLING or not isinstance(tags, dict):
             return value
@@ -228,7 +228,7 @@ class DocumentDecoder:
         renamed = {TAG_PREFIX + tag[len(own) :] if tag.startswith(own) else tag: text for tag, text in tags.items()}
         return {**value, "tags": renamed}
 
-    def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[LookupRequest, ...]) -> Manifest:
+    def _make_manifest(self, kind: Kind, value: dict[str, Any], questions: tuple[LookupRequest, ...]) -> Manifest:
         gvc = self._gvc(kind, value)
         former = Normalizer(self.dialect, gvc)
         secret_data = b""

@@ -66,7 +66,7 @@ def check_references(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_
     cross_check(delta, world, cross_findings)
     findings: set[Finding] = set()
     silencing: set[tuple[str, int]] = set()
-    for finding, comment in cross_findings.placed(world.positions):
+    for finding, comment in cross_findings.list_with_positions(world.positions):
         if comment:
             silencing.add((finding.path, comment))
         else:
@@ -112,7 +112,7 @@ class _Links:
         for loose in delta.partial_documents:
             site = ResourceLocation(loose.path, loose.blob, loose.position)
             self._report(loose.key, loose.references, site)
-        for gone in delta.removed():
+        for gone in delta.list_removed():
             if self._exists(gone):
                 continue
             for key in self.world.index.referrers(gone):

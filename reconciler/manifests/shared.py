@@ -26,11 +26,11 @@ class Shared(Generic[Part]):
         """``parts``, as the object of the first equal ones."""
         shared = self._tuples.get(parts)
         if shared is None:
-            shared = tuple([self._parts.get(part) or self._added(part) for part in parts])
+            shared = tuple([self._parts.get(part) or self._add(part) for part in parts])
             self._tuples[shared] = shared
         return shared
 
-    def _added(self, part: Part) -> Part:
+    def _add(self, part: Part) -> Part:
         values: tuple[Any, ...] = msgspec.structs.astuple(part)
         shared = type(part)(*[self.text(value) if type(value) is str else value for value in values])
         self._parts[shared] = shared

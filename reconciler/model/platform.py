@@ -45,9 +45,19 @@ LOCATION_PROVIDERS = frozenset({"aws", "azure", "gcp", OWN_PROVIDER})
 
 VARIABLE_PREFIX = f"{SPELLING.upper()}_"
 PLATFORM_VARIABLES = (
-    "GLOBAL_ENDPOINT", "GVC", "GVC_ALIAS", "LOCATION", "NAMESPACE", "PROVIDER", "ORG", "WORKLOAD", "WORKLOAD_VERSION",
-    "TOKEN", "IMAGE", "ENDPOINT",
-)  # fmt: skip
+    "GLOBAL_ENDPOINT",
+    "GVC",
+    "GVC_ALIAS",
+    "LOCATION",
+    "NAMESPACE",
+    "PROVIDER",
+    "ORG",
+    "WORKLOAD",
+    "WORKLOAD_VERSION",
+    "TOKEN",
+    "IMAGE",
+    "ENDPOINT",
+)
 """Variables of every container, without VARIABLE_PREFIX (docs/platform/workload.md#built-in-variables)."""
 RESERVED_VARIABLES = ("K_SERVICE", "K_CONFIGURATION", "K_REVISION")
 """Variables that no manifest may set, in addition to those that begin with VARIABLE_PREFIX."""

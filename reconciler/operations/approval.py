@@ -64,7 +64,7 @@ def _accept_rewrite(settings: Settings, records: Records, prefix: str, by: str) 
     done = []
     for source in settings.sources:
         pipeline = SourcePipeline(settings, source, records, SystemClock())
-        revision = pipeline.revisions.rewritten()
+        revision = pipeline.revisions.find_rewritten()
         if revision is None or not revision.commit.startswith(prefix):
             continue
         if settings.approval_four_eyes:

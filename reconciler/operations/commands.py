@@ -80,7 +80,7 @@ class OperatorCommands:
         if expression == PREVIOUS:
             revision = self._previous(pipeline)
         else:
-            revision = pipeline.revisions.named(expression)
+            revision = pipeline.revisions.resolve(expression)
             if not force:
                 _refuse_unfollowed(pipeline, revision, expression)
         restores = find_restores(self._records, pipeline.source.repository, source, revision.commit)
@@ -102,12 +102,12 @@ class OperatorCommands:
 
     def _previous(self, pipeline: SourcePipeline) -> Revision:
         """The last fully applied revision before the applied one."""
-        applied = pipeline.revisions.applied()
+        applied = pipeline.revisions.applied_commit()
         repository = pipeline.source.repository
         commits = (run.commit for run in self._records.runs.list(KEEP, pipeline.name) if run.outcome == "applied")
         for commit in dict.fromkeys(commits) if applied else ():
             if commit != applied and repository.contains(applied, commit):
-                return pipeline.revisions.named(commit)
+                return pipeline.revisions.resolve(commit)
         name = pipeline.name
         raise RefusedError(
             f"no earlier revision of {name} is recorded as applied; name one: reconciler rollback {name} REV"
@@ -247,7 +247,9 @@ def open_existing(settings: Settings, clock: Clock) -> Iterator[Records]:
 
 def _refuse_unfollowed(pipeline: SourcePipeline, revision: Revision, expression: str) -> None:
     """Raise RefusedError if ``revision`` is no ancestor of the commits that the source followed."""
-    followed = pipeline.revisions.followed() or pipeline.revisions.applied() or pipeline.source.revision().commit
+    followed = (
+        pipeline.revisions.followed_commit() or pipeline.revisions.applied_commit() or pipeline.source.revision().commit
+    )
     repository = pipeline.source.repository
     if repository.holds(followed) and repository.contains(followed, revision.commit):
         return

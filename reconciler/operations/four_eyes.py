@@ -96,7 +96,7 @@ class _ChangeAuthors:
         entry = self._view.index.entry(str(step.key)) if step.action is not Action.DELETE else None
         paths = [entry.path] if entry is not None else self._files_with(step.key, base)
         authors = self._together(paths, base)
-        return authors or self._together(self._changed(base), base)
+        return authors or self._together(self._list_changed_paths(base), base)
 
     def _together(self, paths: Iterable[str], base: str) -> frozenset[str]:
         return frozenset[str]().union(*(self._of_path(path, base) for path in paths))
@@ -127,13 +127,13 @@ class _ChangeAuthors:
             )
         ]
 
-    def _changed(self, base: str) -> list[str]:
+    def _list_changed_paths(self, base: str) -> list[str]:
         before = self._revision(base)
         return [change.path for change in self._repository.changes(before.tree if before else "", self._tip.tree)]
 
     def _revision(self, base: str) -> Revision | None:
         try:
-            return self._pipeline.revisions.named(base) if base else None
+            return self._pipeline.revisions.resolve(base) if base else None
         except SourceError:
             raise RefusedError(f"the commit {base[:12]} is gone, so Git does not show who made the change") from None
 

@@ -32,12 +32,12 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
     with records.transaction():
         records.desired.replace(
             source,
-            loaded.change_set.removed(),
+            loaded.change_set.list_removed(),
             (_make_index_entry(source, r) for r in _list_changed_resources(loaded.change_set)),
         )
         # Steps update the status of changed resources; a resource that only moved to another file has no step.
         records.status_queue.add_many(source, _list_moved_keys(loaded.change_set))
-        for key in loaded.change_set.removed():
+        for key in loaded.change_set.list_removed():
             # A resource that was never applied is removed without a step, which would update the status.
             if not records.applied.exists(key):
                 records.status_queue.add_many(source, [key])

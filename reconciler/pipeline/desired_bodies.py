@@ -131,11 +131,11 @@ class DecodedBodies:
         if records and (ours or any(map(self.index.is_retained, records))):
             return records[0].body
         # Another source may have another repository: its file can be read only from the cache.
-        if entry is not None and self.index.prefetched.packed(entry.blob):
+        if entry is not None and self.index.prefetched.find_packed(entry.blob):
             return self._body_of(entry)  # of another source, not applied yet
         return None
 
-    def typed(self, key: str, view: type[View]) -> View | None:
+    def read_view(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form as ``view``; None if this source does not know its body."""
         if (key, view) not in self._typed:
             if len(self._typed) >= MAX_TYPED:
@@ -150,7 +150,7 @@ class DecodedBodies:
 
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind."""
-        return self.gvc_locations.known()
+        return self.gvc_locations.list_known()
 
     def gvcs_moved_by(self, locations: Iterable[str]) -> list[str]:
         """Keys of GVCs whose location queries may answer otherwise since the ``locations`` (keys) changed.
@@ -201,7 +201,7 @@ class DecodedBodies:
         return resource_of(manifest, stored_key(entry.key, "desired").gvc, entry.path, entry.blob)
 
     def _decoded_file(self, blob: str) -> _DecodedFile:
-        packed = self.index.prefetched.packed(blob)
+        packed = self.index.prefetched.find_packed(blob)
         # A file with secrets is never cached, so a cached one needs no values of this host.
         decoded = unpack_file(packed) if packed else self.decoder.with_host_secrets(self.decoder.decode(blob), blob)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)

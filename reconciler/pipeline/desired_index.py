@@ -63,7 +63,7 @@ class Prefetch:
             self._bodies = applied.bodies({key: entry.digest for key, entry in self._entries.items() if entry})
         return self._bodies.get(entry.key)
 
-    def packed(self, blob: str) -> bytes | None:
+    def find_packed(self, blob: str) -> bytes | None:
         """The decoded file ``blob``, packed; None if it is not cached."""
         if blob not in self._blobs:
             return self._records.documents.get(blob)
@@ -87,7 +87,7 @@ class RecordsIndex:
         self.externals = externals
         self.process_locations = externals.process_locations
         self.changes = ChangeSet() if changes is None else changes
-        self.removed = frozenset(self.changes.removed())
+        self.removed = frozenset(self.changes.list_removed())
         self.prefetched = Prefetch(records)
         self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._new_users: dict[Kind, defaultdict[str, list[str]]] = {}
@@ -110,7 +110,7 @@ class RecordsIndex:
             return []
         unread = [target for target in targets if (target, kind) not in self._users]
         referrers = self.records.desired.referrers_by_target(unread, kind) if unread else {}
-        unchanged = {target: self._unchanged(referrers.get(target, ())) for target in unread}
+        unchanged = {target: self._select_unchanged(referrers.get(target, ())) for target in unread}
         for target, users in unchanged.items():
             self._users[target, kind] = sorted([*self._new_users_of(kind).get(target, ()), *users])
         return [user for users in unchanged.values() for user in users]
@@ -155,17 +155,17 @@ class RecordsIndex:
 
     def referrers(self, target: str, kind: str = "") -> list[str]:
         """Keys of unchanged resources (all, or those of ``kind``) that refer to ``target``."""
-        return self._unchanged(self.records.desired.referrers(target, kind))
+        return self._select_unchanged(self.records.desired.referrers(target, kind))
 
     def referrers_of_any(self, targets: Iterable[str]) -> list[str]:
         """Keys of unchanged resources that refer to any of ``targets``."""
-        return self._unchanged(self.records.desired.referrers_of_any(targets))
+        return self._select_unchanged(self.records.desired.referrers_of_any(targets))
 
-    def referred(self, targets: Iterable[str]) -> set[str]:
+    def select_referred(self, targets: Iterable[str]) -> set[str]:
         """Those of ``targets`` to which a resource refers in the last good revision."""
-        return self.records.desired.referred(targets)
+        return self.records.desired.select_referred(targets)
 
-    def _unchanged(self, keys: Iterable[str]) -> list[str]:
+    def _select_unchanged(self, keys: Iterable[str]) -> list[str]:
         added, gone = self.changes.added, self.removed
         return [key for key in keys if key not in added and key not in gone]
 
@@ -198,7 +198,7 @@ class RecordsIndex:
         """References of ``key`` in the last good revision."""
         return self.records.desired.references(key)
 
-    def unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
+    def list_unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
         """The links of each faulty or external resource of ``kind``; None if they are unknown."""
         faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
         return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]

@@ -36,7 +36,7 @@ class LoadedRevision(msgspec.Struct, frozen=True):
     skipped: frozenset[str] = frozenset()
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether an error blocks the revision."""
         return not self.skipped and any(finding.severity is Severity.ERROR for finding in self.findings)
 
@@ -103,7 +103,7 @@ class Loader:
         elif self._options.check_host:
             changes = with_host_secret_files(self.view, changes)
         # A plan without changes needs none of the modules that assemble and check, which take a tenth of its time.
-        view, findings = self._assembled(changes) if changes else (self.view, [])
+        view, findings = self._assemble(changes) if changes else (self.view, [])
         findings = sorted({*comparison.findings, *findings})
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
@@ -111,13 +111,13 @@ class Loader:
             # Links into a skipped file may fail in sound ones, which are then skipped too.
             skipped |= bad
             sound = [change for change in changes if change.path not in skipped]
-            view, more = self._assembled(sound, partial=True)
+            view, more = self._assemble(sound, partial=True)
             findings = sorted({*findings, *more})
             bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
         selection = PARTIAL if skipped else selection
         return Loaded(LoadedRevision(revision, selection, view.index.changes, findings, frozenset(skipped)), view)
 
-    def _assembled(
+    def _assemble(
         self, changes: Sequence[FileChange], *, partial: bool = False
     ) -> tuple[DesiredStateView, list[Finding]]:
         """The desired state after ``changes``, and its findings.
@@ -127,14 +127,14 @@ class Loader:
         from reconciler.manifests.assembly import assemble_changes
         from reconciler.manifests.reference_check import check_references
 
-        delta = assemble_changes(self.source, changes, self._decoded, self.records.desired)
+        delta = assemble_changes(self.source, changes, self._decode, self.records.desired)
         if partial:
             previous = {key: resource for key, resource in delta.previous.items() if key in delta.added}
             delta = msgspec.structs.replace(delta, previous=previous)
         view = self.view.with_changes(delta)
         return view, [*delta.findings, *check_references(delta, view)]
 
-    def _decoded(self, changes: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+    def _decode(self, changes: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         decoder = self.decoder
         # Close it even if a consumer raises: nothing may be written to the cache after the snapshot ends.
         with closing(decode_all(changes, decoder.blobs, self.cache, decoder.dialect)) as every:

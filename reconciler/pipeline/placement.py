@@ -58,7 +58,7 @@ class GvcLocations:
                 self._open.add(gvc)
         return None if gvc in self._open else self.of(gvc)
 
-    def known(self) -> tuple[str, ...]:
+    def list_known(self) -> tuple[str, ...]:
         """Names of all locations that a query selects from, sorted."""
         if self._names is None:
             self._names = tuple(sorted(body["name"] for body in self._locations()))

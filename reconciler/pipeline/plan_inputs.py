@@ -80,7 +80,7 @@ def _list_successor_candidates(
         if records[0].key.kind is Kind.WORKLOAD:
             by_gvc.setdefault(records[0].key.gvc, []).append(records[0])
     # If a workload comes in the place of one that goes by this revision, both are in the same plan.
-    removed = set(view.index.changes.removed()) if by_gvc else set()
+    removed = set(view.index.changes.list_removed()) if by_gvc else set()
     successors: dict[Key, tuple[Key, ...]] = {}
     for gvc, gone in by_gvc.items():
         if waiting := [record for record in gone if str(record.key) not in removed]:

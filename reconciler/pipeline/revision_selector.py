@@ -16,36 +16,36 @@ class RevisionSelector:
         self._source = source
         self._records = records
 
-    def pinned(self) -> str:
+    def pinned_commit(self) -> str:
         """The commit to which an operator pinned the source, "" if it follows its branch."""
         pin = self._records.pins.get(self._source.name)
         return pin.commit if pin is not None else ""
 
     def current(self) -> Revision:
         """The wanted revision, not yet checked against the last one."""
-        return self._source.revision(self.pinned())
+        return self._source.revision(self.pinned_commit())
 
-    def named(self, expression: str, head: str = "") -> Revision:
+    def resolve(self, expression: str, head: str = "") -> Revision:
         """The revision of ``expression``; ``HEAD`` in it is ``head``, else the applied commit."""
-        return self._source.revision(expression, head or self.applied())
+        return self._source.revision(expression, head or self.applied_commit())
 
-    def applied(self) -> str:
+    def applied_commit(self) -> str:
         """The last accepted commit, "" before the first."""
         row = self._records.sources.get(self._source.name)
         return row.commit if row is not None else ""
 
-    def followed(self) -> str:
+    def followed_commit(self) -> str:
         """The last commit accepted from the branch or tag, regardless of pins since."""
-        return self._records.sources.followed(self._source.name, wanted_ref(self._source.settings))
+        return self._records.sources.followed_commit(self._source.name, wanted_ref(self._source.settings))
 
     def check(self, revision: Revision) -> None:
         """Raise SourceRewritten or SourceUnverified if ``revision``, the current one, must not be accepted."""
         # A pin may go back: that is what a rollback does.
         if _was_followed(revision):
-            check_rewrite(self._source.repository, self.followed(), revision)
-        self._source.repository.check_signed(revision.commit, self.applied())
+            check_rewrite(self._source.repository, self.followed_commit(), revision)
+        self._source.repository.check_signed(revision.commit, self.applied_commit())
 
-    def rewritten(self) -> Revision | None:
+    def find_rewritten(self) -> Revision | None:
         """The current revision, if it must not be accepted because its history was rewritten; None else."""
         try:
             revision = self.current()

@@ -178,13 +178,13 @@ class Runner:
         If the plan differs from the ``reviewed`` one, only the report says so. Raises RecordsError; the report covers
         a source that cannot be read, is refused, or meets a bug.
         """
-        return await self._contained(name, self._run(name, reason, preempted, reviewed), reason)
+        return await self._run_contained(name, self._run(name, reason, preempted, reviewed), reason)
 
     async def poll(self, name: str, preempted: Preempted = ignore_preemption) -> Report | None:
         """Poll the source: run it if it changed or work is due, else return None."""
-        return await self._contained(name, self._poll(name, preempted), REASON_POLL)
+        return await self._run_contained(name, self._poll(name, preempted), REASON_POLL)
 
-    async def _contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
+    async def _run_contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
         """Do ``work`` for one source; its errors do not affect others. Raises RecordsError, which concerns all."""
         try:
             return await work
@@ -194,7 +194,7 @@ class Runner:
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug that one source meets must not end the daemon
-            return self._crashed(name, error, reason)
+            return self._record_crash(name, error, reason)
 
     async def _run(self, name: str, reason: str, preempted: Preempted, reviewed: SavedPlan | None) -> Report:
         pipeline = self.pipelines[name]
@@ -202,7 +202,7 @@ class Runner:
         # A run for several wake-ups has all their reasons, with commas between them.
         if REASON_ADOPTED in reason.split(","):
             self.states[name] = self.states[name].with_all_pending()
-        if (suspended := self._suspended(name)) is not None:
+        if (suspended := self._report_suspended(name)) is not None:
             return suspended
         prepared = await asyncio.to_thread(self._read, name, reason)
         self.states[name] = prepared.state
@@ -257,7 +257,7 @@ class Runner:
 
     async def _poll(self, name: str, preempted: Preempted) -> Report | None:
         pipeline = self.pipelines[name]
-        if (suspended := self._suspended(name)) is not None:
+        if (suspended := self._report_suspended(name)) is not None:
             return suspended
         # A repository on this machine is read in place.
         if not pipeline.source.local:
@@ -288,7 +288,7 @@ class Runner:
         """Time of the next attempt of a failed step (seconds since the epoch), None if there is none."""
         return self.records.failures.next_attempt()
 
-    def _suspended(self, name: str) -> Report | None:
+    def _report_suspended(self, name: str) -> Report | None:
         """The report of a suspended source, else None; sets its conditions, also whether it is pinned."""
         end_expired(self.records, self.conditions.append_events)
         pin = self.records.pins.get(name)
@@ -318,7 +318,7 @@ class Runner:
         # The daemon checks the secrets on this host at intervals: a commit costs the same with any number of them.
         return pipeline.plan_current(revision, self.states[name], keep_cache=True, check_host=reason != REASON_POLL)
 
-    def _crashed(self, name: str, error: Exception, reason: str) -> Report:
+    def _record_crash(self, name: str, error: Exception, reason: str) -> Report:
         """Record a bug that ended the work for one source; it is tried again later, and other sources go on."""
         read = self.states[name].revision
         revision = str(read) if read is not None else ""

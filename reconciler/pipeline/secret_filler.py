@@ -43,7 +43,7 @@ class SecretFiller:
 
     def retry(self) -> None:
         """Read again the secrets that failed: their identity or file may exist now."""
-        self._open(map(str, self._store.unopened()))
+        self._open(map(str, self._store.list_unopened()))
 
     def _open(self, keys: Iterable[str]) -> None:
         by_source: defaultdict[str, list[DesiredEntry]] = defaultdict(list)

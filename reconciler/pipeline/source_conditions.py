@@ -140,7 +140,7 @@ def _compute_ready_condition(ended: Report) -> Condition:
 
 
 def _list_condition_events(name: str, before: Condition | None, after: Condition) -> Iterable[NewEvent]:
-    target, reason = source_target(name), Reason.stored(after.reason)
+    target, reason = source_target(name), Reason.from_stored(after.reason)
     if after.type == ConditionType.SOURCE_REACHABLE and not after.status:
         yield NewEvent(target, reason, after.message)
     elif after == REACHABLE and before is not None and not before.status:

@@ -120,7 +120,7 @@ class SourcePipeline:
         """
         self.revisions.check(revision)
         check_host = check_host or state.pending_keys is None
-        prepared = self._prepared(revision, state.with_revision(revision), keep_cache=keep_cache, check_host=check_host)
+        prepared = self._prepare(revision, state.with_revision(revision), keep_cache=keep_cache, check_host=check_host)
         refused = revision.commit if prepared.plan is None else ""
         return msgspec.structs.replace(prepared, state=prepared.state.with_refusal(refused))
 
@@ -132,13 +132,13 @@ class SourcePipeline:
         Raises SourceError. ``HEAD`` means ``head``, else the applied commit. ``keep_cache`` stores decoded documents,
         which only the holder of the lock should do; ``whole`` checks every file again.
         """
-        revision = self.revisions.named(expression, head) if expression else self.current_revision()
+        revision = self.revisions.resolve(expression, head) if expression else self.current_revision()
         if not expression:
             self.revisions.check(revision)
-        return self._prepared(revision, SourceState(), keep_cache=keep_cache, whole=whole)
+        return self._prepare(revision, SourceState(), keep_cache=keep_cache, whole=whole)
 
     @gc_paused()
-    def _prepared(
+    def _prepare(
         self, revision: Revision, state: SourceState, *, keep_cache: bool, whole: bool = False, check_host: bool = True
     ) -> PlannedRevision:
         self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
@@ -155,11 +155,11 @@ class SourcePipeline:
     def _loaded_and_planned(
         self, loader: Loader, revision: Revision, state: SourceState, *, whole: bool
     ) -> PlannedRevision:
-        prepared = self._planned(loader.load(revision, whole=whole), state)
+        prepared = self._plan(loader.load(revision, whole=whole), state)
         while self._skips and (without := prepared.refused_files()):
             # The next plan no longer finds the errors of the files that it skips, and the report must have them.
             findings, state = prepared.findings, prepared.state
-            prepared = self._planned(loader.load(revision, whole=whole, without=without), state)
+            prepared = self._plan(loader.load(revision, whole=whole, without=without), state)
             prepared = msgspec.structs.replace(prepared, findings=sorted({*findings, *prepared.findings}))
         return prepared
 
@@ -184,10 +184,10 @@ class SourcePipeline:
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.expiry())
 
     @record_span("plan")
-    def _planned(self, result: Loaded, state: SourceState) -> PlannedRevision:
+    def _plan(self, result: Loaded, state: SourceState) -> PlannedRevision:
         loaded, view = result
         read = make_file_reader(self.source.repository, loaded.revision)
-        if loaded.refused:
+        if loaded.is_refused:
             return PlannedRevision(loaded, loaded.findings, None, read, state)
         if state.pending_keys is None:
             state = state.with_pending(pending_keys_of(view, self.settings))

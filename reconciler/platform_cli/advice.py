@@ -5,11 +5,24 @@ from __future__ import annotations
 import re
 
 HERE = {
-    "approve": "approve", "describe": "describe", "drift": "drift", "events": "events", "get": "status",
-    "history": "history", "hold": "hold", "logs": "logs", "plan": "plan", "restart": "restart", "resume": "resume",
-    "retry": "retry", "rollback": "rollback", "snapshots": "snapshots", "suspend": "suspend", "sync": "sync",
+    "approve": "approve",
+    "describe": "describe",
+    "drift": "drift",
+    "events": "events",
+    "get": "status",
+    "history": "history",
+    "hold": "hold",
+    "logs": "logs",
+    "plan": "plan",
+    "restart": "restart",
+    "resume": "resume",
+    "retry": "retry",
+    "rollback": "rollback",
+    "snapshots": "snapshots",
+    "suspend": "suspend",
+    "sync": "sync",
     "top": "top",
-}  # fmt: skip
+}
 """Command of `reconciler` → the one of `platform` that takes the same words."""
 ON_FILES = frozenset({"convert", "diff", "explain", "import", "rules", "secret", "validate"})
 """Commands of `reconciler` that need no daemon: they work on the files of whoever calls them."""

@@ -29,10 +29,20 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 """How OpenSSL names an answer that is not TLS; it depends on its version."""
 
 HIDDEN = "[hidden]"
-_SECRET_FIELDS = frozenset({
-    "access_token", "code_verifier", "data", "device_code", "password", "payload",
-    "refresh_token", "registrationToken", "subject_token", "token",
-})  # fmt: skip
+_SECRET_FIELDS = frozenset(
+    {
+        "access_token",
+        "code_verifier",
+        "data",
+        "device_code",
+        "password",
+        "payload",
+        "refresh_token",
+        "registrationToken",
+        "subject_token",
+        "token",
+    }
+)
 """Members of a body that hold a credential or the data of a secret."""
 _SECRET_BY_PLACE = (("/secret", "diff"), ("/-key", "key"), ("/login", "code"))
 """Parts of a path, each with a member that is secret there."""
@@ -93,7 +103,7 @@ class ApiEndpoint(NamedTuple):
             return f"{self.url_origin}{'=' if self.url_origin.isupper() else ' '}URL"
         return f"platform profile update {self.profile} --endpoint URL"
 
-    def unauthorized(self, reason: str) -> str:
+    def explain_unauthorized(self, reason: str) -> str:
         """The message for a credential that the server refuses for a ``reason``."""
         if not self.token:
             return f"the server at {self.url} wants a credential. Log in: platform login {self.profile}"
@@ -245,9 +255,9 @@ class Client:
         body = _decode_response(response)
         if response.status < 400:
             return ApiAnswer(response.status, Body(body) if isinstance(body, dict) else body, response.headers)
-        raise self._refused(response, path, body if isinstance(body, dict) else {})
+        raise self._make_refusal(response, path, body if isinstance(body, dict) else {})
 
-    def _refused(self, response: Response, path: str, body: Mapping[str, Any]) -> ApiError:
+    def _make_refusal(self, response: Response, path: str, body: Mapping[str, Any]) -> ApiError:
         """The error for a refusal: what the server says, and what helps."""
         status = response.status
         message = str(body.get("message") or f"the server answers {status} {response.reason}".rstrip())
@@ -258,7 +268,7 @@ class Client:
         if path.startswith("/login"):
             return ApiError(f"the login is refused: {message}", status, str(body.get("error") or ""))
         if status == 401:
-            message = self._endpoint.unauthorized(message)
+            message = self._endpoint.explain_unauthorized(message)
         elif status == 403:
             # Not every refusal is for a permission that is missing.
             advice = ". To see who may: platform KIND access-report REF" if "has no permission" in message else ""

@@ -51,20 +51,20 @@ class Output:
         """Print the items of a list as they come; returns how many there were."""
         count = 0
 
-        def counted() -> Iterator[list[Any]]:
+        def count_pages() -> Iterator[list[Any]]:
             nonlocal count
             for page in pages:
                 count += len(page)
                 yield page
 
         if self.is_text:
-            self._echo(self.table(counted(), columns))
+            self._echo(self.table(count_pages(), columns))
         elif self.format.startswith("json"):
-            self._echo(_json_list(map(self._shown, chain.from_iterable(counted())), item_kind))
+            self._echo(_json_list(map(self._slim_item, chain.from_iterable(count_pages())), item_kind))
         elif self.format == "tf":
-            self._echo(f"{resource_block(slim_manifest(value))}\n" for value in chain.from_iterable(counted()))
+            self._echo(f"{resource_block(slim_manifest(value))}\n" for value in chain.from_iterable(count_pages()))
         else:
-            self._echo(_yaml_stream(map(self._shown, chain.from_iterable(counted()))))
+            self._echo(_yaml_stream(map(self._slim_item, chain.from_iterable(count_pages()))))
         return count
 
     def document(self, item: Mapping[str, Any], columns: Columns) -> None:
@@ -74,7 +74,7 @@ class Output:
         elif self.format == "tf":
             self._echo([f"{resource_block(slim_manifest(item))}\n"])
         else:
-            self.value(self._shown(item))
+            self.value(self._slim_item(item))
 
     def manifests(self, items: Iterable[Mapping[str, Any]]) -> None:
         """Print manifests, in text as YAML."""
@@ -126,7 +126,7 @@ class Output:
             rows = [[self._cell(show(item)) for show in columns.values()] for item in page]
             widths = [max([width, *(len(row[at]) for row in rows)]) for at, width in enumerate(widths)]
             if not begun:
-                yield self._styled(_format_row(list(columns), widths))
+                yield self._style_heading(_format_row(list(columns), widths))
             begun = True
             for row in rows:
                 yield _format_row(row, widths)
@@ -150,10 +150,10 @@ class Output:
         text = escape_text("" if value is None else str(value))
         return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
-    def _shown(self, item: Any) -> Any:
+    def _slim_item(self, item: Any) -> Any:
         return slim_manifest(item) if self.format.endswith("-slim") else item
 
-    def _styled(self, text: str) -> str:
+    def _style_heading(self, text: str) -> str:
         return click.style(text.rstrip("\n"), bold=True) + "\n" if self._colour else text
 
     def _echo(self, texts: Iterable[str]) -> None:

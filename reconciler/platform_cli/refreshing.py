@@ -29,7 +29,7 @@ def renew_token(path: Path, keyring: TokenKeyring, name: str, endpoint: ApiEndpo
     A refresh token is good for one use, so of several commands at once the first renews, and the others wait for that.
     """
 
-    def renewed(profiles: Profiles) -> Profiles:
+    def renew(profiles: Profiles) -> Profiles:
         profile = keyring.with_tokens(name, profiles.profiles[name])
         if not is_ending(profile):
             return profiles
@@ -43,7 +43,7 @@ def renew_token(path: Path, keyring: TokenKeyring, name: str, endpoint: ApiEndpo
             client.close()
         return profiles.having(name, store_tokens(keyring, name, fresh))
 
-    return keyring.with_tokens(name, change_profiles(path, renewed).profiles[name])
+    return keyring.with_tokens(name, change_profiles(path, renew).profiles[name])
 
 
 def store_tokens(keyring: TokenKeyring, name: str, profile: Profile) -> Profile:

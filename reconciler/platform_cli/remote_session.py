@@ -130,10 +130,15 @@ async def _connect_websocket(endpoint: ApiEndpoint, target: str) -> ClientConnec
     # A message waits while the program, or this terminal, takes no more; a pong behind it then says nothing about the
     # connection. So none is waited for: the kernel knows whether pings arrive.
     settings: dict[str, Any] = {
-        "subprotocols": [_PROTOCOL], "compression": None, "max_size": None, "user_agent_header": USER_AGENT,
-        "ping_timeout": None, "ping_interval": transport.SILENT_SECONDS / 3, "open_timeout": _OPEN_SECONDS,
+        "subprotocols": [_PROTOCOL],
+        "compression": None,
+        "max_size": None,
+        "user_agent_header": USER_AGENT,
+        "ping_timeout": None,
+        "ping_interval": transport.SILENT_SECONDS / 3,
+        "open_timeout": _OPEN_SECONDS,
         "close_timeout": _CLOSE_SECONDS,
-    }  # fmt: skip
+    }
     if endpoint.token:
         settings["additional_headers"] = {"Authorization": f"Bearer {endpoint.token}"}
     if endpoint.url.startswith(UNIX):

@@ -83,7 +83,7 @@ class Database:
         try:
             row: Row | None = self._connection.execute(sql, args).fetchone()
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._note_failure(error) from error
         return row
 
     def value(self, sql: str, args: Sequence[Any] = ()) -> Any:
@@ -96,7 +96,7 @@ class Database:
         try:
             return self._connection.execute(sql, args).fetchall()
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._note_failure(error) from error
 
     def stream(self, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
         """Rows one by one, so that 100,000 of them are never in memory together."""
@@ -105,7 +105,7 @@ class Database:
             for row in self._connection.execute(sql, args):  # noqa: UP028
                 yield row
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._note_failure(error) from error
 
     def write(self, sql: str, args: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Execute one statement that changes something, in its own transaction unless one is open."""
@@ -116,7 +116,7 @@ class Database:
         try:
             return self._connection.execute(sql, args)
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._note_failure(error) from error
 
     def write_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Execute the statement for every row, all or none."""
@@ -124,7 +124,7 @@ class Database:
             try:
                 self._connection.executemany(sql, rows)
             except sqlite3.Error as error:
-                raise self._failed(error) from error
+                raise self._note_failure(error) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -156,7 +156,7 @@ class Database:
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
                 self._roll_back()
-            raise self._failed(error) from error
+            raise self._note_failure(error) from error
 
     @contextmanager
     def _outside_snapshot(self) -> Iterator[None]:
@@ -291,7 +291,7 @@ class Database:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _failed(self, error: sqlite3.Error) -> RecordsError:
+    def _note_failure(self, error: sqlite3.Error) -> RecordsError:
         if self._depth:
             self._failed_tx = True
         failure = records_error(error, self.path)

@@ -58,8 +58,12 @@ def explain_hint(findings: Iterable[Finding]) -> str:
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
     """Findings as a table under a heading, with the purpose of their rules."""
-    lines = [f"### {heading}: {severity_counts(findings)}", "", "| where | severity | what | what to do | rule |",
-             "|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        f"### {heading}: {severity_counts(findings)}",
+        "",
+        "| where | severity | what | what to do | rule |",
+        "|---|---|---|---|---|",
+    ]
     for finding in findings[:MOST_ROWS]:
         place, what, todo = map(code_span, (format_place(finding), finding.message, finding.suggestion))
         lines.append(f"| {place} | {finding.severity} | {what} | {todo} | `{finding.rule}` |")

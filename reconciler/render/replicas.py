@@ -10,8 +10,17 @@ from reconciler.render.layout import align_columns, strip_control
 from reconciler.times import format_short_duration
 
 _HEADING = (
-    *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
-    *("RESTARTS", "CPU", "MEMORY", "AGE", "PORTS", "MESSAGE"),
+    "WORKLOAD",
+    "LOCATION",
+    "REPLICA",
+    "VERSION",
+    "STATE",
+    "RESTARTS",
+    "CPU",
+    "MEMORY",
+    "AGE",
+    "PORTS",
+    "MESSAGE",
 )
 _NODE = 3
 """The column of nodes, behind that of replicas."""

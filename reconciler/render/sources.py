@@ -49,7 +49,7 @@ def trouble_sentence(status: SourceStatus, trouble: ScopeCondition) -> str:
         Reason.INVALID_REVISION: "its newest revision is refused",
         Reason.INVALID_FILES: "a part of it is not applied",
         Reason.INTERNAL_ERROR: "a bug ends its runs",
-    }.get(Reason.stored(trouble.reason), "it cannot be read")
+    }.get(Reason.from_stored(trouble.reason), "it cannot be read")
     return f"{what} since {format_iso_time(trouble.since)}: {trouble.reason}: {trouble.message}"
 
 

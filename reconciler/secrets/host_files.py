@@ -145,7 +145,11 @@ def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
     """The context for decoding manifests under ``settings``, including the identities that decrypt their secrets."""
     policy, images = settings.secrets.policy, settings.images.patterns
     return ManifestContext(
-        *(settings.org, settings.scheme, secret_key, keyring_of(settings), policy),
+        settings.org,
+        settings.scheme,
+        secret_key,
+        keyring_of(settings),
+        policy,
         images=images,
         unknown_fields=settings.unknown_fields,
     )

@@ -45,7 +45,7 @@ class SecretStore:
         """
         with self._lock:
             try:
-                return self._find(self._connected(), key)
+                return self._find(self._connect(), key)
             except RecordsError as error:
                 self._disconnect()
                 raise _make_unavailable_error(f"{key} cannot be read: {error}") from None
@@ -69,7 +69,7 @@ class SecretStore:
         with self._lock:
             self._errors[key] = error
 
-    def unopened(self) -> list[Key]:
+    def list_unopened(self) -> list[Key]:
         """The secrets that were reported and not put since."""
         with self._lock:
             return sorted(self._errors)
@@ -77,7 +77,7 @@ class SecretStore:
     def forget_old(self, keys: Iterable[Key]) -> None:
         """Drop the data of ``keys`` that is no longer applied. Raises RecordsError."""
         with self._lock:
-            records = self._connected()
+            records = self._connect()
             for key in keys:
                 record = _get_applied_record(records, key)
                 if record is not None:
@@ -122,7 +122,7 @@ class SecretStore:
                 break
             del values[other]
 
-    def _connected(self) -> Records:
+    def _connect(self) -> Records:
         if self._records.path is None:
             return self._records
         if self._own is None:

@@ -75,9 +75,14 @@ RULES = (
 
 OWNER_CLAIMS = {
     "https://token.actions.githubusercontent.com": (
-        "repository", "repository_id", "repository_owner", "repository_owner_id", "sub"),
+        "repository",
+        "repository_id",
+        "repository_owner",
+        "repository_owner_id",
+        "sub",
+    ),
     "https://gitlab.com": ("project_path", "project_id", "namespace_path", "namespace_id", "sub"),
-}  # fmt: skip
+}
 """Issuers that serve everybody → the claims that name the repository or its owner."""
 
 

@@ -57,7 +57,7 @@ def load_settings(path: Path) -> Settings:
     if reading.faults:
         faults = reading.faults
         for document in reading.partial:
-            faults = get_checker("settings").readvised(faults, document.value, locate_document(raw, document.index))
+            faults = get_checker("settings").renew_advice(faults, document.value, locate_document(raw, document.index))
         raise SettingsError(path, raw, faults)
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and this file has {len(reading.documents)}")

@@ -170,7 +170,7 @@ def _seal_file(raw: bytes, metadata: SopsMetadata, key: bytes, stash: IvCache) -
             sealed = stash.seal(additional_data(path), key, comment.text, COMMENT)
             edits.append(Edit(comment.start, comment.end, f"#{sealed}"))
     mac = encrypt_value(compute_mac(group, revealed), key, metadata.moment.encode())
-    block = render_document(msgspec.structs.replace(metadata, mac=mac).written())
+    block = render_document(msgspec.structs.replace(metadata, mac=mac).to_mapping())
     edits += [_append_metadata(text, part, block) for _, part in group.documents]
     return _verify_decrypted_values(_splice_text(text, edits).encode(), reading, key)
 

@@ -16,10 +16,22 @@ VERSION = "3.11.0"
 """The release of SOPS whose format is written."""
 
 DEFAULT_SUFFIX = "_unencrypted"
-RULES = ("unencrypted_suffix", "encrypted_suffix", "unencrypted_regex", "encrypted_regex",
-         "unencrypted_comment_regex", "encrypted_comment_regex")  # fmt: skip
-_OTHER_KEYS = {"kms": "AWS KMS", "gcp_kms": "GCP KMS", "hckms": "Huawei KMS", "azure_kv": "Azure Key Vault",
-               "hc_vault": "Vault", "pgp": "PGP"}  # fmt: skip
+RULES = (
+    "unencrypted_suffix",
+    "encrypted_suffix",
+    "unencrypted_regex",
+    "encrypted_regex",
+    "unencrypted_comment_regex",
+    "encrypted_comment_regex",
+)
+_OTHER_KEYS = {
+    "kms": "AWS KMS",
+    "gcp_kms": "GCP KMS",
+    "hckms": "Huawei KMS",
+    "azure_kv": "Azure Key Vault",
+    "hc_vault": "Vault",
+    "pgp": "PGP",
+}
 _FRACTION = re.compile(r"(:[0-9]{2})\.[0-9]+")
 _LONGEST_PATTERN = 1_000
 CACHED_PATTERNS = 1_000
@@ -76,7 +88,7 @@ class SopsMetadata(msgspec.Struct, frozen=True):
         """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
         return make_path_matcher(self.rule, self.pattern)
 
-    def written(self) -> dict[str, Any]:
+    def to_mapping(self) -> dict[str, Any]:
         """The mapping as SOPS writes it."""
         body: dict[str, Any] = {
             "age": [{"recipient": key.recipient, "enc": key.enc} for key in self.keys],

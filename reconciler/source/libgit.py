@@ -56,14 +56,14 @@ class PackDirectory:
 
     def __init__(self, gitdir: Path) -> None:
         self._path = gitdir / "objects" / "pack"
-        self._time = self._modified()
+        self._time = self._modification_time()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether packs were added or removed since the last call, or the start. It costs one system call."""
-        former, self._time = self._time, self._modified()
+        former, self._time = self._time, self._modification_time()
         return self._time != former
 
-    def _modified(self) -> int:
+    def _modification_time(self) -> int:
         try:
             return os.stat(self._path).st_mtime_ns
         except OSError:  # there is none, or the repository disappears

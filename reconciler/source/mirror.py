@@ -23,8 +23,13 @@ _FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-writ
 _NO_REF = "couldn't find remote ref"
 _NO_COMMIT = ("not our ref", "expected 'acknowledgments'", "unadvertised object", _NO_REF)
 _RACED = (
-    *("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref"),
-    *("(incorrect old value provided)", "(reference already exists)"),
+    "(stale info)",
+    "(fetch first)",
+    "(non-fast-forward)",
+    "failed to update ref",
+    "cannot lock ref",
+    "(incorrect old value provided)",
+    "(reference already exists)",
 )
 _BROKEN = ("hung up", "RPC failed", "unexpected disconnect", "early EOF")
 _LOCKED = "cannot lock ref"

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
 
 _PASSED_VARIABLES = (
-    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    *("GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
 )
-_OPTIONS = (
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "credential.helper="),
-    *("-c", "protocol.version=2"),
-    *("-c", "gc.autoDetach=false"),
-)
+_SETTINGS = ("core.hooksPath=/dev/null", "credential.helper=", "protocol.version=2", "gc.autoDetach=false")
+_OPTIONS = tuple(word for setting in _SETTINGS for word in ("-c", setting))
 _CREDENTIALS = re.compile(r"://[^/@\s']+@")
 REMOTE_WORDS = "remote: "
 """How lines begin that Git has from the other side, such as those of its hooks."""

@@ -76,7 +76,7 @@ class Repository:
         missing, SourceError if objects are missing or damaged.
         """
         self._reopen()
-        reference = self._wanted(expression, head)
+        reference = self._resolve_expression(expression, head)
         target = self._find(reference, expression)
         if (signatures := self._signatures) is not None:
             self._ask(lambda: signatures.check(self._git, target, reference.ref))
@@ -87,11 +87,11 @@ class Repository:
 
     def _reopen(self) -> None:
         """Open the repository anew if its packs changed: see ``PackDirectory``."""
-        if self._packs.changed():
+        if self._packs.has_changed():
             self._git = self._ask(lambda: open_git(self._path))
             self._odb = self._git.odb
 
-    def _wanted(self, expression: str, head: str) -> Expression:
+    def _resolve_expression(self, expression: str, head: str) -> Expression:
         own = self.settings.commit or wanted_ref(self.settings)
         if not expression:
             return Expression(own, "" if self.settings.commit else own)

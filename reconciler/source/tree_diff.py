@@ -113,7 +113,7 @@ class TreeReader:
             self._ends.pop(oldest, None)
         return content
 
-    def changed(self, before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    def read_changed(self, before: bytes, after: bytes) -> tuple[bytes, bytes]:
         """The entries of both trees around what differs. Raises SourceError if one is malformed.
 
         Parses only these: a folder is as wide as its users make it, and a commit changes few of its files.
@@ -186,7 +186,7 @@ class Walk:
             yield from self._below(before, after, b"")
 
     def _below(self, before: bytes, after: bytes, prefix: bytes) -> Iterator[Difference]:
-        old, new = (set(_ENTRY.findall(entries)) for entries in self._reader.changed(before, after))
+        old, new = (set(_ENTRY.findall(entries)) for entries in self._reader.read_changed(before, after))
         left, right = _by_name(old - new), _by_name(new - old)
         self._count(len(left) + len(right), prefix)
         for name in sorted(left.keys() | right.keys()):

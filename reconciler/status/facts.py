@@ -72,7 +72,7 @@ class FactsReader:
         """
         entry = self._entry(key)
         if records is None:
-            records = self._owned(key)
+            records = self._select_owned(key)
         digest = entry.digest if entry is not None else ""
         if members is None:
             members = self._records.applied.member_healths(key.name) if key.kind is Kind.GVC else ()
@@ -86,7 +86,7 @@ class FactsReader:
             path=entry.path if entry is not None else "",
             records=records,
             failures=self._records.failures.get(key) if self._failed else (),
-            wait=self._orphaned(owner, key) or self._wait(key, digest, records),
+            wait=self._find_orphan_reason(owner, key) or self._wait(key, digest, records),
             drift=self._drift(key),
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
@@ -95,7 +95,7 @@ class FactsReader:
             attempts=self._settings.retry.attempts,
         )
 
-    def _orphaned(self, owner: str, key: Key) -> WaitReason | None:
+    def _find_orphan_reason(self, owner: str, key: Key) -> WaitReason | None:
         return orphaned_by_settings(owner, key) if owner and owner not in self._sources else None
 
     def _entry(self, key: Key) -> DesiredEntry | None:
@@ -103,7 +103,7 @@ class FactsReader:
         entry = self._entries.get(name) if name in self._expected else self._records.desired.get(name)
         return entry if entry is not None and self._source in ("", entry.source) else None
 
-    def _owned(self, key: Key) -> tuple[Record, ...]:
+    def _select_owned(self, key: Key) -> tuple[Record, ...]:
         name = str(key)
         records = self._applied.get(name, ()) if name in self._expected else self._records.applied.get(name)
         if not self._source or all(record.source == self._source for record in records):
@@ -112,12 +112,12 @@ class FactsReader:
 
     def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> WaitReason | None:
         is_current = records and all(record.digest == digest for record in records)
-        if not is_current or any(self.left(key.gvc, record.location) for record in records):
+        if not is_current or any(self.has_left(key.gvc, record.location) for record in records):
             return wait_reason(self._records, key)
         waits = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
         return wait_reason(self._records, key) if waits else None
 
-    def left(self, gvc: str, location: str) -> bool:
+    def has_left(self, gvc: str, location: str) -> bool:
         """Whether ``gvc`` no longer has ``location``, so that resources there are to be deleted."""
         places = self._places_of(gvc) if location else None
         return places is not None and location not in places

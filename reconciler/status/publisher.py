@@ -81,13 +81,13 @@ class StatusPublisher:
             with status_span(self._source.name):
                 self._write()
         except SourceError as fault:
-            self._failed(fault)
+            self._record_failure(fault)
             return False
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a condition says it, and it is tried again
             self._target = self._readiness = None
-            self._failed(internal_error(error, f"status {self._source.name}"))
+            self._record_failure(internal_error(error, f"status {self._source.name}"))
             return False
         return True
 
@@ -127,7 +127,7 @@ class StatusPublisher:
         self._published = overview
         with self._records.repeatable():
             self._records.status_queue.clear(name, taken.keys, taken.upto)
-            self._arrived()
+            self._record_push()
 
     def _files(
         self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex
@@ -190,7 +190,7 @@ class StatusPublisher:
         link = last_audit_link(self._settings.state)
         return f"{subject}\n{anchor_trailer(*link)}" if link is not None else subject
 
-    def _arrived(self) -> None:
+    def _record_push(self) -> None:
         self.written_at = self._clock.now()
         message = "the status branch is up to date"
         self._set(make_condition(ConditionType.STATUS_PUSHED, True, Reason.PUSHED, message))
@@ -201,7 +201,7 @@ class StatusPublisher:
         ):
             self._set(make_condition(ConditionType.STATUS_STALE, False, Reason.PUSHED, message))
 
-    def _failed(self, fault: ReconcilerError) -> None:
+    def _record_failure(self, fault: ReconcilerError) -> None:
         self._set(condition_from_error(ConditionType.STATUS_PUSHED, fault))
         conditions = self._records.conditions.get(self._source.name)
         since = next(

@@ -82,6 +82,6 @@ def _list_outdated_keys(records: Records, source: str, gathering: FactsReader) -
         if desired_digest is None or (not location and stored_key(key, "applied").kind in PLACED):
             if not ready(gathering.facts(stored_key(key, "applied"))):
                 yield key
-        elif desired_digest != digest or gathering.left(key.split("/", 2)[1], location):
+        elif desired_digest != digest or gathering.has_left(key.split("/", 2)[1], location):
             yield key
     yield from desired.keys() - seen

@@ -47,7 +47,7 @@ def wait_reason(records: Records, key: Key) -> WaitReason | None:
     """The last recorded wait reason of ``key``; ask only if Git and the record differ."""
     for scope_condition in records.conditions.get(str(key)):
         if scope_condition.type == ConditionType.WAITING and scope_condition.status:
-            reason = Reason.stored(scope_condition.reason)
+            reason = Reason.from_stored(scope_condition.reason)
             return WaitReason(reason, scope_condition.message, retained=reason is Reason.RETAINED)
     return None
 

@@ -77,7 +77,7 @@ def test_what_was_issued_works_after_a_restore_on_a_new_host(sandbox: ApiSandbox
         entries = api.store.audit()
         assert [each.hash for each in entries][: len(audit)] == [value["hash"] for value in audit]
         assert list(api.store.broken_audit()) == []
-        assert list(api.store.audit_records.broken("trail")) == []
+        assert list(api.store.audit_records.find_broken("trail")) == []
         assert api.store.audit_records.has_any("trail")
         # An entry of the audit log has the next number.
         assert entries[-1].number == len(entries)

@@ -103,7 +103,7 @@ def refused(field: LinkField, access: AccessRules, was: Any = None, identity: st
     subject = key_of(field.kind, "subject")
     before = EMPTY if was is None else read_links(subject, was, CONTEXT)
     after = read_links(subject, document(field, identity), CONTEXT)
-    return ReferenceCheck(access, CALLER, lambda _: {}).refused(subject, before, after)
+    return ReferenceCheck(access, CALLER, lambda _: {}).find_refused(subject, before, after)
 
 
 def test_the_schemas_have_link_fields_of_all_the_kinds_that_can_be_used() -> None:
@@ -133,9 +133,9 @@ def test_a_link_that_was_there_may_stay_and_none_to_itself_is_asked_for(field: L
     own = ReferenceCheck(rules(), CALLER, lambda _: {})
     if field.kind is field.target:
         links = read_links(subject, document(field) | {"name": "target"}, CONTEXT)
-        assert own.refused(subject, EMPTY, links) is None
+        assert own.find_refused(subject, EMPTY, links) is None
     created = read_links(key_of(field.kind, "subject"), document(field), CONTEXT)
-    assert own.refused(key_of(field.kind, "subject"), EMPTY, created, {subject}) is None
+    assert own.find_refused(key_of(field.kind, "subject"), EMPTY, created, {subject}) is None
 
 
 SECRET_URIS = [each for each in FIELDS if each.is_uri and each.target is Kind.SECRET and each.kind is Kind.WORKLOAD]
@@ -160,8 +160,8 @@ def test_a_secret_that_was_read_is_not_linked_without_the_permission() -> None:
     now = {"kind": "gvc", "name": "shop", "spec": {"pullSecretLinks": ["//secret/target"]}}
     check = ReferenceCheck(rules(), CALLER, lambda _: {})
     before, after = (read_links(gvc, each, CONTEXT) for each in (was, now))
-    assert check.refused(gvc, before, before) is None
-    assert check.refused(gvc, before, after) is not None
+    assert check.find_refused(gvc, before, before) is None
+    assert check.find_refused(gvc, before, after) is not None
 
 
 def test_a_query_for_locations_needs_use_on_all_of_them() -> None:
@@ -182,8 +182,8 @@ def test_a_query_for_locations_needs_use_on_all_of_them() -> None:
     )
     for grants, is_refused in (((), True), ((everything,), False), ((same,), False)):
         check = ReferenceCheck(AccessRules(grants, {}, {}, ORG), CALLER, lambda _: {})
-        assert (check.refused(gvc, EMPTY, links) is not None) is is_refused
-        assert check.refused(gvc, links, links) is None
+        assert (check.find_refused(gvc, EMPTY, links) is not None) is is_refused
+        assert check.find_refused(gvc, links, links) is None
 
 
 def test_a_target_in_another_org_is_for_the_settings_alone() -> None:
@@ -191,7 +191,7 @@ def test_a_target_in_another_org_is_for_the_settings_alone() -> None:
     internal = {"inboundAllowWorkload": ["/org/other/gvc/shop/workload/web"]}
     wanted = {"kind": "workload", "name": "web", "gvc": "shop", "spec": {"firewallConfig": {"internal": internal}}}
     links = read_links(workload, wanted, CONTEXT)
-    assert ReferenceCheck(rules(), CALLER, lambda _: {}).refused(workload, EMPTY, links) is None
+    assert ReferenceCheck(rules(), CALLER, lambda _: {}).find_refused(workload, EMPTY, links) is None
     assert [each.target for each in links.references] == ["/org/other/gvc/shop/workload/web"]
 
 
@@ -200,7 +200,7 @@ def test_a_dependency_needs_a_view_of_what_it_waits_for() -> None:
     wanted = {"kind": "workload", "name": "web", "gvc": "shop", "tags": {"reconciler/depends-on": "workload/shop/api"}}
     links = read_links(workload, wanted, CONTEXT)
     for access, is_refused in ((rules(), True), (rules((CALLER.principal, identity, "view")), False)):
-        found = ReferenceCheck(access, CALLER, lambda _: {}).refused(workload, EMPTY, links)
+        found = ReferenceCheck(access, CALLER, lambda _: {}).find_refused(workload, EMPTY, links)
         assert (found is not None) is is_refused
 
 
@@ -209,5 +209,5 @@ def test_links_of_another_spelling_are_links() -> None:
     env = [{"name": "A", "value": "cpln://secret/target"}]
     wanted = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "main", "env": env}]}}
     links = read_links(workload, wanted, ManifestContext(ORG, "cpln"))
-    found = ReferenceCheck(rules(), CALLER, lambda _: {}).refused(workload, EMPTY, links)
+    found = ReferenceCheck(rules(), CALLER, lambda _: {}).find_refused(workload, EMPTY, links)
     assert found == RefusedReference("use", "secret/target", "/spec/containers/0/env/0/value")

@@ -50,11 +50,11 @@ def test_a_record_has_who_states_it_and_is_chained(sandbox: ApiSandbox) -> None:
     assert send(sandbox, "reader", "GET", f"{EMPTY}/-record").json()["items"] == []
     assert send(sandbox, "owner", "POST", f"{EMPTY}/-record", RECORD).json()["number"] == 1
 
-    assert list(sandbox.api.store.audit_records.broken("trail")) == []
+    assert list(sandbox.api.store.audit_records.find_broken("trail")) == []
     with closing(sqlite3.connect(sandbox.state / FILE)) as file:
         file.execute("DELETE FROM audit_records WHERE context = 'trail' AND number = 2")
         file.commit()
-    assert list(sandbox.api.store.audit_records.broken("trail")) == [3]
+    assert list(sandbox.api.store.audit_records.find_broken("trail")) == [3]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_a_waiting_request_has_an_age(sandbox: ApiSandbox) -> None:
     try:
         values = samples(sandbox)
     finally:
-        records.requests.done(number, {})
+        records.requests.record_result(number, {})
         records.close()
     assert values["reconciler_requests_waiting"] == {(): 1}
     assert values["reconciler_request_oldest_age_seconds"] == {(): pytest.approx(90)}

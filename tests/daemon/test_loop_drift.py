@@ -44,7 +44,7 @@ class LedgerHarness:
     def checked_at(self) -> float | None:
         """When the locations were last checked."""
         with self.sandbox.records() as records:
-            return records.drifts.checked()
+            return records.drifts.last_checked_at()
 
     def status(self) -> str:
         """The status file of the workload."""
@@ -138,11 +138,11 @@ def test_an_unreachable_location_is_reported_once_and_so_is_its_return(tmp_path:
         file.write_text("{")
         eventually(lambda: daemon.logged("location", location="there", reachable=False), "it is reported")
         with harness.sandbox.records() as records:
-            checked = records.drifts.checked()
+            checked = records.drifts.last_checked_at()
         file.write_text(sound)
         eventually(lambda: daemon.logged("location", location="there", reachable=True), "it can be seen again")
         assert len(daemon.logged("location")) == 2
         assert daemon.logged("location")[0]["message"].startswith("InternalError: JSONDecodeError at ")
         with harness.sandbox.records() as records:
-            assert (records.drifts.checked() or 0.0) > (checked or 0.0)
+            assert (records.drifts.last_checked_at() or 0.0) > (checked or 0.0)
         assert harness.reasons() == []

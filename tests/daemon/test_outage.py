@@ -125,9 +125,9 @@ def test_rests_grow_to_a_bound_and_end_with_an_answer() -> None:
         now[0] += 30.0
         if not outages.is_backing_off("main"):
             polls.append(now[0])
-            outages.failed("main", 30.0)
+            outages.record_failure("main", 30.0)
     gaps = [after - before for before, after in pairwise(polls)]
     assert gaps[:7] == [30, 60, 120, 240, 480, 600, 600]
     assert set(gaps[7:]) == {600}
-    outages.answered("main")
+    outages.record_answer("main")
     assert not outages.is_backing_off("main")

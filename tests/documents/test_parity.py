@@ -49,7 +49,7 @@ def verdict(kind: str, document: Any) -> bool:
     alone = list(islice(dialect.list_breaches(dialect.SchemaValidator(check.schema), document), MOST))
     assert (alone == []) is check.valid(document), json.dumps(document, default=str)
     assert breaches == alone, json.dumps(document, default=str)
-    assert len(check.phrased(breaches, Positions())) >= bool(breaches)
+    assert len(check.phrase_errors(breaches, Positions())) >= bool(breaches)
     return not breaches
 
 

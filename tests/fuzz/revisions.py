@@ -63,7 +63,7 @@ class RevisionChecker:
             DesiredEntry(key, SOURCE, each.path, each.position, each.line, each.blob, each.digest, each.references)
             for key, each in delta.added.items()
         ]
-        self._records.desired.replace(SOURCE, delta.removed(), entries)
+        self._records.desired.replace(SOURCE, delta.list_removed(), entries)
 
     def forget(self) -> None:
         """Begin anew."""

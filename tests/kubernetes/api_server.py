@@ -25,10 +25,43 @@ from tests.kubernetes.fake.errors import Object, Resource, expired
 from tests.kubernetes.fake.faults import Fault
 from tests.kubernetes.fake.pods import Pods
 from tests.kubernetes.fake.resources import KNOWN_CUSTOM
+from tests.kubernetes.fake.sessions import Sessions
 from tests.kubernetes.fake.state import TOKEN, LoggedRequest, State
 
 PATIENCE = 30.0
 """Seconds in which the server must listen, or end."""
+
+
+class _Server(uvicorn.Server):
+    """Ends at once, with all its connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._over = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Serve until the end."""
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._over.wait()
+
+    def end(self) -> None:
+        """End it, from another thread."""
+        self.should_exit = True
+        if self._loop:
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections, whatever is under way."""
+        for server in self.servers:
+            server.close()
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
+        tasks = [*self.server_state.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class FakeApiServer:
@@ -41,7 +74,7 @@ class FakeApiServer:
         self.controllers = Controllers(self.state)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
-        self._server: uvicorn.Server | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -79,12 +112,11 @@ class FakeApiServer:
             make_application(self.state),
             log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=0,
             lifespan="off",
             http=Protocol,
-            ws="none",
+            ws="websockets-sansio",
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         run = self._server.serve
         sockets = [self._socket]
         self._thread = threading.Thread(target=lambda: asyncio.run(run(sockets=sockets)), daemon=True)
@@ -103,8 +135,7 @@ class FakeApiServer:
     def stop(self) -> None:
         """Refuse connections; those that are open end. What is stored stays."""
         if self._server and self._thread:
-            self._server.should_exit = True
-            self.state.end_watches(None)
+            self._server.end()
             self._thread.join(PATIENCE)
         self._server = self._thread = None
         self._socket.close()
@@ -133,12 +164,17 @@ class FakeApiServer:
 
     def requests_of(self, verb: str, resource: str = "*") -> list[LoggedRequest]:
         """The requests with a verb of Kubernetes, such as list or watch; ``resource`` is ``deployments.apps``."""
-        return [each for each in self.requests if each.verb == verb and resource in ("*", each.resource)]
+        return [entry for entry in self.requests if entry.verb == verb and resource in ("*", entry.resource)]
 
     @property
     def pods(self) -> Pods:
         """What becomes of pods, and their logs."""
         return self.state.pods
+
+    @property
+    def sessions(self) -> Sessions:
+        """What programs do in sessions of `exec`, and the sessions that were."""
+        return self.state.sessions
 
     @property
     def admission(self) -> Admission:
@@ -260,6 +296,11 @@ class FakeApiServer:
         """Merge ``patch`` into an object, as another client would; options are group, manager and subresource."""
         return self.controllers.patch(kind, name, namespace, patch, **options)
 
+    def scale(self, kind: str, name: str, namespace: str, replicas: int) -> None:
+        """Change the number of replicas, as the controller of an autoscaler does."""
+        change = {"spec": {"replicas": replicas}}
+        self.patch(kind, name, namespace, change, manager="kube-controller-manager", subresource="scale")
+
     def delete(self, kind: str, name: str, namespace: str = "", group: str | None = None) -> None:
         """Delete an object, as another client would."""
         self.controllers.delete(kind, name, namespace, group)
@@ -308,3 +349,4 @@ def fake_api_server(path: Path) -> Iterator[FakeApiServer]:
         yield server
     finally:
         server.stop()
+    assert [entry for entry in server.requests if entry.error] == [], "the fake has a bug"

@@ -1,189 +1,42 @@
-"""Requests whose answers `test_exchanges.py` compares: those of the fake, of the real server, and those recorded.
-
-A body or a query may name what an earlier answer had: ``$UID`` and ``$VERSION`` of the answer before, ``$VERSION2`` of
-the second step, ``$CONTINUE`` of a page.
-"""
+"""Exchanges whose answers `test_exchanges.py` compares: those of the fake, of the real server, and those recorded."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-Object = dict[str, Any]
-
-PATHS = {
-    "ConfigMap": "/api/v1/namespaces/NAMESPACE/configmaps",
-    "CronJob": "/apis/batch/v1/namespaces/NAMESPACE/cronjobs",
-    "Deployment": "/apis/apps/v1/namespaces/NAMESPACE/deployments",
-    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/NAMESPACE/horizontalpodautoscalers",
-    "Ingress": "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/ingresses",
-    "Job": "/apis/batch/v1/namespaces/NAMESPACE/jobs",
-    "Namespace": "/api/v1/namespaces",
-    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/networkpolicies",
-    "PersistentVolumeClaim": "/api/v1/namespaces/NAMESPACE/persistentvolumeclaims",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/NAMESPACE/poddisruptionbudgets",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/NAMESPACE/rolebindings",
-    "Secret": "/api/v1/namespaces/NAMESPACE/secrets",
-    "Service": "/api/v1/namespaces/NAMESPACE/services",
-    "ServiceAccount": "/api/v1/namespaces/NAMESPACE/serviceaccounts",
-    "StatefulSet": "/apis/apps/v1/namespaces/NAMESPACE/statefulsets",
-    "Thing": "/apis/example.com/v1/namespaces/NAMESPACE/things",
-}
-VERSIONS = {kind: "v1" if path.startswith("/api/") else "/".join(path.split("/")[2:4]) for kind, path in PATHS.items()}
-APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
-JSON = "application/json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-
-
-class Step(NamedTuple):
-    """A request. ``events`` are read of a watch.
-
-    The request is repeated until its status is ``until``. The answer is not compared where it is not ``shown``.
-    """
-
-    method: str
-    path: str = ""
-    query: dict[str, str] = {}
-    body: Any = None
-    media_type: str = JSON
-    events: int = 0
-    until: int = 0
-    shown: bool = True
-
-
-class Exchange(NamedTuple):
-    """Requests, one after the other, in a namespace of their own."""
-
-    name: str
-    steps: tuple[Step, ...]
-
-
-def kind_object(kind: str, name: str = "a", metadata: Object | None = None, **content: Any) -> Object:
-    """An object of a kind."""
-    return {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": {"name": name, **(metadata or {})}, **content}
-
-
-def config_map(name: str = "a", metadata: Object | None = None, **data: str) -> Object:
-    """A ConfigMap."""
-    return kind_object("ConfigMap", name, metadata, data=data)
-
-
-def container(**fields: Any) -> Object:
-    """A container."""
-    return {"name": "main", "image": "nginx:1", **fields}
-
-
-def pod_template(*containers: Object, labels: Object | None = None, **spec: Any) -> Object:
-    """A template of pods."""
-    return {"metadata": {"labels": labels or {"app": "a"}}, "spec": {"containers": list(containers), **spec}}
-
-
-def deployment(*containers: Object, template: Object | None = None, **spec: Any) -> Object:
-    """A Deployment."""
-    template = template or pod_template(*(containers or (container(),)))
-    return kind_object("Deployment", spec={"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec})
-
-
-def stateful_set(**spec: Any) -> Object:
-    """A StatefulSet with a claim."""
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    content = {
-        "serviceName": "a",
-        "selector": {"matchLabels": {"app": "a"}},
-        "template": pod_template(container()),
-        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
-        **spec,
-    }
-    return kind_object("StatefulSet", spec=content)
-
-
-def service(**spec: Any) -> Object:
-    """A Service."""
-    return kind_object("Service", spec={"selector": {"app": "a"}, "ports": [{"port": 80}], **spec})
-
-
-def job(**spec: Any) -> Object:
-    """A Job."""
-    return kind_object("Job", spec={"template": pod_template(container(), restartPolicy="Never"), **spec})
-
-
-def claim(storage: str = "1Gi", **spec: Any) -> Object:
-    """A claim."""
-    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
-    return kind_object("PersistentVolumeClaim", spec=content)
-
-
-def cron_job(**spec: Any) -> Object:
-    """A CronJob."""
-    return kind_object("CronJob", spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": job()["spec"]}, **spec})
-
-
-def autoscaler(**spec: Any) -> Object:
-    """A HorizontalPodAutoscaler."""
-    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
-    content = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
-        "maxReplicas": 3,
-        "metrics": [{"type": "Resource", "resource": metric}],
-        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}},
-    }
-    return kind_object("HorizontalPodAutoscaler", spec=content | spec)
-
-
-def network_policy(**spec: Any) -> Object:
-    """A NetworkPolicy."""
-    content = {
-        "podSelector": {"matchLabels": {"app": "a"}},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 80}]}],
-        "egress": [{}],
-    }
-    return kind_object("NetworkPolicy", spec=content | spec)
-
-
-def apply(value: Object, manager: str = "one", subresource: str = "", **query: str) -> Step:
-    """Server-side apply."""
-    path = f"{PATHS[value['kind']]}/{value['metadata']['name']}{subresource}"
-    return Step("PATCH", path, {"fieldManager": manager, **query}, value, APPLY)
-
-
-def create(value: Object, **query: str) -> Step:
-    """A new object."""
-    return Step("POST", PATHS[value["kind"]], {"fieldManager": "creator", **query}, value)
-
-
-def update(value: Object, **query: str) -> Step:
-    """A whole object."""
-    return Step(
-        "PUT", f"{PATHS[value['kind']]}/{value['metadata']['name']}", {"fieldManager": "editor", **query}, value
-    )
-
-
-def patch(kind: str, body: Any, media_type: str = MERGE, name: str = "a", subresource: str = "") -> Step:
-    """A part of an object."""
-    return Step("PATCH", f"{PATHS[kind]}/{name}{subresource}", {"fieldManager": "patcher"}, body, media_type)
-
-
-def get(kind: str, name: str = "a", subresource: str = "") -> Step:
-    """One object."""
-    return Step("GET", f"{PATHS[kind]}/{name}{subresource}")
-
-
-def delete(kind: str, name: str = "a", body: Any = None, **query: str) -> Step:
-    """The end of an object."""
-    return Step("DELETE", f"{PATHS[kind]}/{name}", query, body)
-
-
-def page(kind: str, **query: str) -> Step:
-    """A list, or a page of it."""
-    return Step("GET", PATHS[kind], query)
-
-
-def watch(kind: str, events: int, **query: str) -> Step:
-    """A watch, of which so many events are read."""
-    return Step("GET", PATHS[kind], {"watch": "true", **query}, events=events)
-
+from tests.kubernetes.requests import (
+    APPLY,
+    JSON,
+    JSON_PATCH,
+    METADATA_LIST,
+    METADATA_ONLY,
+    PATHS,
+    STRATEGIC,
+    VERSIONS,
+    Exchange,
+    Object,
+    Step,
+    apply,
+    autoscaler,
+    claim,
+    config_map,
+    container,
+    create,
+    cron_job,
+    delete,
+    deployment,
+    get,
+    job,
+    kind_object,
+    network_policy,
+    page,
+    patch,
+    pod_template,
+    service,
+    stateful_set,
+    update,
+    watch,
+)
 
 ENV = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
 PORTS = [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}]
@@ -204,6 +57,25 @@ FULL_DEPLOYMENT = deployment(
     replicas=2,
     minReadySeconds=0,
 )
+SECRET_SOURCE = {"secret": {"secretName": "s"}}
+BACKEND = {"service": {"name": "a", "port": {"number": 80}}}
+RULE = {"host": "a.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": BACKEND}]}}
+INGRESS = kind_object(
+    "Ingress", spec={"ingressClassName": "a", "rules": [RULE], "tls": [{"hosts": ["a.example.com"], "secretName": "s"}]}
+)
+BINDING = kind_object(
+    "RoleBinding",
+    roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+    subjects=[{"kind": "ServiceAccount", "name": "a", "namespace": "default"}],
+)
+
+
+def sourced(variable: Object, source: Object) -> Object:
+    """A Deployment with a variable, and a volume of a source."""
+    main = container(env=[variable], volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    return deployment(template=pod_template(main, volumes=[{"name": "v", **source}]))
+
+
 LABELLED = [
     config_map(name, {"labels": {"app": label}}, x=name) for name, label in (("a", "x"), ("b", "y"), ("c", "x"))
 ]
@@ -487,6 +359,64 @@ APPLYING = {
         apply(deployment(container()), force="true"),
         get("Deployment"),
     ],
+    "apply of another source": [
+        apply(sourced({"name": "A", "value": "1"}, {"emptyDir": {}})),
+        apply(sourced({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, SECRET_SOURCE)),
+        apply(sourced({"name": "A", "valueFrom": {"secretKeyRef": {"name": "t", "key": "k"}}}, {"emptyDir": {}})),
+    ],
+    "apply in a namespace that does not exist": [
+        Step("PATCH", "/api/v1/namespaces/none/configmaps/a", {"fieldManager": "one"}, config_map(), APPLY),
+        Step(
+            "PATCH",
+            "/api/v1/namespaces/none/configmaps/a",
+            {"fieldManager": "one", "dryRun": "All"},
+            config_map(),
+            APPLY,
+        ),
+    ],
+    "apply over an update of the same manager": [
+        create(config_map(x="1"))._replace(query={"fieldManager": "one"}),
+        apply(config_map(x="2")),
+        apply(config_map(x="1")),
+        apply(config_map()),
+    ],
+    "apply with a replica count that an autoscaler moves": [
+        apply(deployment()),
+        patch("Deployment", {"spec": {"replicas": 4}}, subresource="/scale"),
+        apply(deployment()),
+        apply(deployment(replicas=2)),
+        patch("Deployment", {"spec": {"replicas": 4}}, subresource="/scale"),
+        apply(deployment(replicas=2)),
+        apply(deployment()),
+        apply(deployment(replicas=2), force="true"),
+    ],
+    "apply over an object that was never tracked": [
+        create(config_map()),
+        patch("ConfigMap", {"data": {"x": "1"}}),
+        apply(config_map(x="2")),
+        apply(config_map(x="2", y="1"), force="true"),
+    ],
+    "apply of a PodDisruptionBudget that switches": [
+        apply(kind_object("PodDisruptionBudget", spec={"minAvailable": 1})),
+        apply(kind_object("PodDisruptionBudget", spec={"maxUnavailable": 1})),
+        patch("PodDisruptionBudget", {"spec": {"minAvailable": 1}}),
+    ],
+    "apply of another port": [
+        apply(service(ports=[{"port": 80, "targetPort": 8080}])),
+        apply(service(ports=[{"port": 81, "targetPort": 8080}])),
+        apply(service(ports=[{"port": 81}])),
+    ],
+    "apply of an Ingress, and again": [apply(INGRESS), apply(INGRESS)],
+    "apply of bindings, and again": [apply(BINDING), apply(BINDING), patch("RoleBinding", {"roleRef": {"name": "b"}})],
+    "apply of long names": [apply(config_map("a" * 254)), apply(config_map("a", {"labels": {"x": "y" * 64}}))],
+    "apply with a label and a manager that are too long": [
+        apply(config_map("a", {"labels": {"a/b/c": "x"}})),
+        apply(config_map(), "m" * 129),
+    ],
+    "apply with strict validation": [
+        apply(deployment(), fieldValidation="Strict"),
+        apply(kind_object("ConfigMap", data={"x": "1"}, more=1), fieldValidation="Strict"),
+    ],
     "apply of status": [
         apply(deployment()),
         apply(kind_object("Deployment", status={"replicas": 1, "observedGeneration": 1}), "two", "/status"),
@@ -601,6 +531,16 @@ IMMUTABLE = {
         patch("Secret", {"metadata": {"labels": {"x": "1"}}}),
         patch("Secret", {"type": "other"}),
     ],
+    "immutable kind of a Service": [
+        create(service()),
+        patch("Service", {"spec": {"clusterIP": "None"}}),
+        update(service()),
+    ],
+    "invalid Secret": [
+        create(kind_object("Secret", type="kubernetes.io/dockerconfigjson")),
+        create(kind_object("Secret", data={"a b": "YQ=="})),
+        create(kind_object("Secret", data={"a": "not base64"})),
+    ],
     "immutable claim": [
         create(claim()),
         patch("PersistentVolumeClaim", {"spec": {"accessModes": ["ReadWriteMany"]}}),
@@ -672,6 +612,12 @@ READING = {
         page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="Exact"),
         page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="NotOlderThan"),
         page("ConfigMap", resourceVersion="nonsense"),
+    ],
+    "metadata only": [
+        create(LABELLED[0]),
+        get("ConfigMap")._replace(accept=METADATA_ONLY),
+        page("ConfigMap")._replace(accept=METADATA_LIST),
+        watch("ConfigMap", 1)._replace(accept=METADATA_ONLY),
     ],
     "list of all namespaces": [
         create(config_map("a", {"labels": {"app": "NAMESPACE"}})),

@@ -193,6 +193,38 @@ def test_kubectl_runs_commands_in_a_container(cluster: Cluster, namespace: str) 
     cluster.kubectl("exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
 
 
+def test_a_container_starts_once_its_secret_is_there(cluster: Cluster, namespace: str) -> None:
+    pod = describe_pod(namespace, "waiting")
+    pod["spec"]["containers"][0]["env"] = [
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "login", "key": "token"}}},
+        {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "BOTH", "value": "$(WHO) has $(TOKEN), not $$(TOKEN) or $(NOTHING)"},
+    ]
+    cluster.apply(pod)
+    entry = wait_for_state(cluster, namespace, "waiting", "waiting", "CreateContainerConfigError")
+    assert entry["state"]["waiting"]["message"] == 'secret "login" not found'
+    metadata = {"name": "login", "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": "s3"}})
+    wait_for_state(cluster, namespace, "waiting", "running")
+    printed = cluster.kubectl("exec", "-n", namespace, "waiting", "--", "printenv", "BOTH")
+    assert printed == "waiting has s3, not $(TOKEN) or $(NOTHING)\n"
+
+
+def test_a_volume_without_its_secret_and_a_failed_probe_are_events(cluster: Cluster, namespace: str) -> None:
+    volume = {"name": "files", "secret": {"secretName": "absent"}}
+    unready = describe_pod(namespace, "unready", "ready=false")
+    unready["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"path": "/", "port": 80}}
+    cluster.apply(describe_pod(namespace, "unmounted", volumes=[volume]), unready)
+
+    def list_events() -> set[tuple[str, str]]:
+        items = read(cluster, f"/api/v1/namespaces/{namespace}/events")["items"]
+        return {(item["involvedObject"]["name"], item["reason"]) for item in items}
+
+    expected = {("unmounted", "FailedMount"), ("unready", "Unhealthy")}
+    cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=20.0)
+    assert state(cluster, namespace, "unmounted")["state"]["waiting"]["reason"] == "ContainerCreating"
+
+
 def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     kubelet.set_script(f"{namespace}/runner", Script(log="begin"))
     cluster.apply(describe_pod(namespace, "runner", restartPolicy="Never"))

@@ -414,7 +414,7 @@ def test_commit_by_commit_finds_every_error_that_a_fresh_load_finds(
         prepared, fresh = harness.prepare(), _newcomer(harness)
         assert _errors(prepared) == _errors(fresh.prepare())
         fresh.records.close()
-        if not prepared.loaded.refused:
+        if not prepared.loaded.is_refused:
             harness.accept(prepared)
     harness.records.close()
 

@@ -25,7 +25,7 @@ def test_a_resource_as_applied_is_not_touched(tmp_path: Path) -> None:
     harness.applied()
     assert harness.check() == set()
     assert (harness.differs(), harness.plan().steps, harness.conditions()) == ([], (), [READY])
-    assert harness.records.drifts.checked() == harness.clock.now()
+    assert harness.records.drifts.last_checked_at() == harness.clock.now()
 
 
 def test_a_deleted_deployment_is_restored_in_the_same_version(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
     harness.ledger.observe = broken  # type: ignore[method-assign]
     assert harness.check() == set()
     assert harness.monitor.unreachable["here"].startswith("InternalError: KeyError at reconciler/drift/monitor.py:")
-    assert harness.records.drifts.checked() is None
+    assert harness.records.drifts.last_checked_at() is None
 
 
 def test_an_unknown_resource_with_our_label_is_reported_and_not_touched(tmp_path: Path) -> None:

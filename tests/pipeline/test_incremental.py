@@ -71,7 +71,7 @@ def from_nothing(harness: PipelineHarness) -> tuple[Records, PlannedRevision]:
     prepared = SourcePipeline(harness.settings, harness.settings.sources[0], records, SystemClock()).plan_revision(
         keep_cache=True
     )
-    if not prepared.loaded.refused:
+    if not prepared.loaded.is_refused:
         index_revision(records, prepared.loaded, "main")
     return records, prepared
 
@@ -95,7 +95,7 @@ def referrers(records: Records) -> dict[str, list[str]]:
 def same(harness: PipelineHarness, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
     """Check that both have the same result."""
     assert pipeline_of(prepared.findings) == pipeline_of(fresh.findings)
-    if not prepared.loaded.refused:
+    if not prepared.loaded.is_refused:
         index_revision(harness.records, prepared.loaded, "main")
         assert index(harness.records) == index(records)
         assert referrers(harness.records) == referrers(records)

@@ -310,7 +310,7 @@ class OperationsMachine(RuleBasedStateMachine):
 
     def _last(self) -> str:
         """The commit that a new one of the branch has to contain, whatever the source was pinned to."""
-        return self.records.sources.followed("main", "refs/heads/main")
+        return self.records.sources.followed_commit("main", "refs/heads/main")
 
     def _contains(self, newer: str, older: str) -> bool:
         return not older or self.repo.git("merge-base", newer, older).strip() == older

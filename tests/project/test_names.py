@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tests.project.test_budgets import words
 from tests.project.to_do import ROOMS_TO_DO
-from tests.project.tree import ROOT, Definition, listed, modules, walk
+from tests.project.tree import ROOT, Definition, functions, listed, modules, walk
 
 BANNED = frozenset(
     {
@@ -54,6 +54,42 @@ PRONOUNS = frozenset({"each", "found", "known", "made", "place", "wanted"})
 
 ONE_WORD = frozenset({"cli", "command", "log", "main", "ready"})
 """Functions of modules with one word: entries of programs, and what all projects call so."""
+
+PARTICIPLES = frozenset(
+    {
+        "begun",
+        "bound",
+        "broken",
+        "built",
+        "chosen",
+        "done",
+        "drawn",
+        "found",
+        "gone",
+        "heard",
+        "held",
+        "hidden",
+        "kept",
+        "known",
+        "left",
+        "lost",
+        "made",
+        "meant",
+        "met",
+        "seen",
+        "sent",
+        "shown",
+        "taken",
+        "told",
+        "understood",
+        "withdrawn",
+        "written",
+    }
+)
+"""Irregular participles, where no verb or noun of the field has the same form, as ``read`` and ``set`` do."""
+
+ENDS_LIKE_A_PARTICIPLE = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "succeed"})
+"""Verbs that end in "ed"."""
 
 NAMED_BY_TABLES = (
     "reconciler/cli/commands/",
@@ -157,6 +193,24 @@ def test_a_function_of_a_module_has_a_verb_and_a_noun() -> None:
         and not path.startswith(NAMED_BY_TABLES)
     }
     assert offenders == set()
+
+
+def is_participle(name: str) -> bool:
+    """Whether ``name`` is a participle alone, such as ``applied``: neither what a function does nor what it returns."""
+    word = name.strip("_")
+    return word in PARTICIPLES or (word.isalpha() and word.endswith("ed") and word not in ENDS_LIKE_A_PARTICIPLE)
+
+
+def test_no_participle_alone_is_the_name_of_a_function_or_method() -> None:
+    found = {f"{place}" for place, function in functions() if is_participle(function.name)}
+    assert found == set(), "a verb with its object; a value is a noun; a question begins with is or has"
+
+
+def test_a_participle_is_no_verb_of_the_same_form() -> None:
+    names = ("applied", "_opened", "made", "__known__")
+    assert [name for name in names if not is_participle(name)] == []
+    names = ("apply", "is_applied", "applied_commit", "feed", "read", "set", "run", "red_line")
+    assert [name for name in names if is_participle(name)] == []
 
 
 def test_no_pronoun_is_a_variable_over_more_than_three_lines() -> None:

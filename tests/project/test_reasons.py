@@ -49,7 +49,7 @@ def test_every_reason_has_a_text_for_each_use() -> None:
 def test_every_reason_and_type_arises_somewhere() -> None:
     for kind in (Reason, ConditionType):
         used = {name for path, module in modules().items() if path != HOME for name in _members(module, kind.__name__)}
-        assert used - {"stored"} == set(kind.__members__)
+        assert used - {"from_stored"} == set(kind.__members__)
 
 
 def test_no_reason_is_written_as_a_text() -> None:
@@ -76,8 +76,8 @@ def test_conditions_and_events_are_made_in_one_place() -> None:
 def test_a_failure_becomes_a_warning_and_an_unknown_reason_a_failure() -> None:
     assert Reason.NO_FREE_PORT.event_type is EventType.WARNING
     assert Reason.CREATED.event_type is EventType.NORMAL
-    assert Reason.stored("NoFreePort") is Reason.NO_FREE_PORT
-    assert Reason.stored("NoSuchReason") is Reason.FAILED
+    assert Reason.from_stored("NoFreePort") is Reason.NO_FREE_PORT
+    assert Reason.from_stored("NoSuchReason") is Reason.FAILED
 
 
 def _members(module: ast.Module, kind: str) -> Iterator[str]:

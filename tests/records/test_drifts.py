@@ -30,10 +30,10 @@ def by(now: float) -> ExpiryTime:
 
 def test_the_time_of_the_last_check_is_stored() -> None:
     records = Records.open(None)
-    assert records.drifts.checked() is None
+    assert records.drifts.last_checked_at() is None
     records.drifts.check(AT)
     records.drifts.check(AT + 1.5)
-    assert records.drifts.checked() == AT + 1.5
+    assert records.drifts.last_checked_at() == AT + 1.5
 
 
 def test_heals_count_for_an_hour_and_for_what_they_brought_back() -> None:

@@ -178,7 +178,7 @@ def test_a_request_is_open_until_it_is_done_even_where_work_on_it_began(records:
     first, second = records.requests.add("apply", {"wait": True}, "ann"), records.requests.add("sync", {}, "bob")
     records.requests.start(first)
     assert [(one.id, one.started) for one in records.requests.open()] == [(first, 1000.0), (second, None)]
-    records.requests.done(first, {"run": 7})
+    records.requests.record_result(first, {"run": 7})
     assert [one.id for one in records.requests.open()] == [second]
     assert (answered := records.requests.get(first)) is not None
     assert (answered.kind, answered.args, answered.by, answered.result) == ("apply", {"wait": True}, "ann", {"run": 7})
@@ -190,7 +190,7 @@ def test_requests_that_are_long_done_are_forgotten_and_open_ones_never(
 ) -> None:
     monkeypatch.setattr(requests, "KEEP", 2)
     waiting, answered = records.requests.add("sync", {}, "ann"), records.requests.add("sync", {}, "ann")
-    records.requests.done(answered, {})
+    records.requests.record_result(answered, {})
     for _ in range(3):
         records.requests.add("sync", {}, "ann")
     assert records.requests.get(waiting) is not None

@@ -129,7 +129,7 @@ def resealed(field: str, mac: str = "") -> bytes:
     sealed = SopsMetadata(
         metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern
     )
-    return render_document({**value, **sealed.written()}).encode()
+    return render_document({**value, **sealed.to_mapping()}).encode()
 
 
 @pytest.mark.parametrize("count", [100, 101])

@@ -123,9 +123,12 @@ class PeopleLogin:
         try:
             async with self._client(metadata) as client:
                 token: dict[str, Any] = await client.fetch_token(
-                    metadata.token_endpoint, grant_type="authorization_code", code=code, code_verifier=request.verifier,
+                    metadata.token_endpoint,
+                    grant_type="authorization_code",
+                    code=code,
+                    code_verifier=request.verifier,
                     redirect_uri=self._callback,
-                )  # fmt: skip
+                )
         except OAuthError as error:
             raise Problem(401, f"{self.settings.issuer} refuses the login: {str(error.error)[:100]}") from None
         except (httpx2.HTTPError, ValueError):

@@ -115,7 +115,7 @@ def _admit_links(
     call: Call, key: Key, before: ManifestLinks, after: ManifestLinks, written: Collection[Key] = ()
 ) -> None:
     access = call.reader.access()
-    refused = ReferenceCheck(access, call.caller, call.recorded_body).refused(key, before, after, written)
+    refused = ReferenceCheck(access, call.caller, call.recorded_body).find_refused(key, before, after, written)
     if refused is not None:
         message = f"{call.caller.principal} has no permission `{refused.permission}` on {refused.target}"
         raise Problem(403, f"{message}, to which {key} refers at {refused.pointer}", [{"field": refused.pointer}])

@@ -102,10 +102,26 @@ def _make_key(name: str) -> Key:
 _AGENT = "/org/{org}/agent/{name}/"
 
 OPERATIONS = (
-    Operation("POST", _AGENT + "-bootstrap", make_bootstrap, "Make a bootstrap file with a new token.", "edit",
-              {201: "The bootstrap file."}, body=NoBody, optional_body=True, changes=True),
+    Operation(
+        "POST",
+        _AGENT + "-bootstrap",
+        make_bootstrap,
+        "Make a bootstrap file with a new token.",
+        "edit",
+        {201: "The bootstrap file."},
+        body=NoBody,
+        optional_body=True,
+        changes=True,
+    ),
     Operation("GET", _AGENT + "-info", read_info, "Read what an agent reports.", "view"),
     # It is a measurement that comes again and again, and no change that belongs to the audit log.
-    Operation("PUT", _AGENT + "-info", report_info, "Report of an agent, with its token.", ANY, {204: "Recorded."},
-              body=AgentReport),
-)  # fmt: skip
+    Operation(
+        "PUT",
+        _AGENT + "-info",
+        report_info,
+        "Report of an agent, with its token.",
+        ANY,
+        {204: "Recorded."},
+        body=AgentReport,
+    ),
+)

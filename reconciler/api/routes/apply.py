@@ -201,13 +201,13 @@ def _build_replacement(call: Call, target: _Wanted, path: str) -> ResourceEdit:
     assert manifest is not None
     may_edit = not target.is_new or call.may("edit", key, lambda: manifest)
 
-    def replaced(_: Document) -> Document:
+    def replace_document(_: Document) -> Document:
         # A commit that is not applied yet has it.
         if not may_edit:
             raise Problem(409, f"{key} exists already")
         return manifest
 
-    return ResourceEdit(key, path, None if target.is_new else meaning_of(call, key), manifest, patch=replaced)
+    return ResourceEdit(key, path, None if target.is_new else meaning_of(call, key), manifest, patch=replace_document)
 
 
 def _format_commit_subject(edits: Sequence[ResourceEdit]) -> str:

@@ -81,7 +81,7 @@ async def list_records(call: Call) -> Response:
 def _build_response(call: Call, kind: str, read: _Read) -> Response:
     """A page of what ``read`` returns; as lines, all that follows, for the export to another system."""
     after = call.count("after", 0, LARGEST)
-    if call.accepted(JSON, LINES) == JSON:
+    if call.choose_media_type(JSON, LINES) == JSON:
         limit = call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES)
         return call.respond({"kind": "list", "itemKind": kind, "items": read(after, limit)})
     resources = contextlib.AsyncExitStack()
@@ -127,11 +127,34 @@ _BOUNDS = {"limit": (1, _MOST_ENTRIES)}
 _RECORDS = "/org/{org}/auditctx/{name}/-record"
 
 OPERATIONS = (
-    Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",
-              parameters=("after", "limit"), bounds=_BOUNDS, forms=(LINES,)),
+    Operation(
+        "GET",
+        "/org/{org}/-audit",
+        read_audit,
+        "Read the audit log.",
+        "readAudit",
+        parameters=("after", "limit"),
+        bounds=_BOUNDS,
+        forms=(LINES,),
+    ),
     # A record has all that an entry of the audit log would have, so it makes none.
-    Operation("POST", _RECORDS, append_record, "Append a record to an audit context.", "writeAudit",
-              {201: "The record."}, body=NewAuditRecord),
-    Operation("GET", _RECORDS, list_records, "Read the records of an audit context.", "readAudit",
-              parameters=("after", "limit"), bounds=_BOUNDS, forms=(LINES,)),
-)  # fmt: skip
+    Operation(
+        "POST",
+        _RECORDS,
+        append_record,
+        "Append a record to an audit context.",
+        "writeAudit",
+        {201: "The record."},
+        body=NewAuditRecord,
+    ),
+    Operation(
+        "GET",
+        _RECORDS,
+        list_records,
+        "Read the records of an audit context.",
+        "readAudit",
+        parameters=("after", "limit"),
+        bounds=_BOUNDS,
+        forms=(LINES,),
+    ),
+)

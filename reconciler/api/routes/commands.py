@@ -130,9 +130,21 @@ def _cancel_in_records(call: Call, key: Key, name: str) -> str:
 _PLACES = ("/org/{org}/{kind}/{name}/-command", "/org/{org}/gvc/{gvc}/{kind}/{name}/-command")
 
 OPERATIONS = (
-    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."},
-                body=RequestedCommand, changes=True)
-      for path in _PLACES),
-    *(Operation("DELETE", path + "/{id}", cancel_command, "Cancel a pending command.", ANY, changes=True)
-      for path in _PLACES),
-)  # fmt: skip
+    *(
+        Operation(
+            "POST",
+            path,
+            create_command,
+            "Request a command.",
+            "exec.TYPE",
+            {201: "The command."},
+            body=RequestedCommand,
+            changes=True,
+        )
+        for path in _PLACES
+    ),
+    *(
+        Operation("DELETE", path + "/{id}", cancel_command, "Cancel a pending command.", ANY, changes=True)
+        for path in _PLACES
+    ),
+)

@@ -162,9 +162,14 @@ def exit_status(code: int) -> dict[str, Any]:
 
 OPERATIONS = (
     Operation(
-        "GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/-exec", execute_program,
-        "Run a program in a container of a workload, over a WebSocket.", _PERMISSION,
+        "GET",
+        "/org/{org}/gvc/{gvc}/{kind}/{name}/-exec",
+        execute_program,
+        "Run a program in a container of a workload, over a WebSocket.",
+        _PERMISSION,
         {101: "The WebSocket is open.", 409: "No container runs."},
-        ("command", "replica", "container", "location", "tty", "rows", "columns"), changes=True, media=WEBSOCKET,
+        ("command", "replica", "container", "location", "tty", "rows", "columns"),
+        changes=True,
+        media=WEBSOCKET,
     ),
-)  # fmt: skip
+)

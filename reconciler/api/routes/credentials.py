@@ -121,12 +121,29 @@ def _key_document(key: ServiceKey) -> dict[str, str | None]:
 _KEYS = "/org/{org}/serviceaccount/{name}/-key"
 
 OPERATIONS = (
-    Operation("POST", "/login/bootstrap", log_in_first, "Exchange the bootstrap token for a session.", PUBLIC,
-              {201: "The session.", 401: "Unknown or used."}, body=BootstrapLogin, changes=True, credential=True),
+    Operation(
+        "POST",
+        "/login/bootstrap",
+        log_in_first,
+        "Exchange the bootstrap token for a session.",
+        PUBLIC,
+        {201: "The session.", 401: "Unknown or used."},
+        body=BootstrapLogin,
+        changes=True,
+        credential=True,
+    ),
     Operation("DELETE", "/login", log_out, "End this session.", ANY, {204: "Ended."}, changes=True),
     Operation("GET", "/whoami", show_caller, "Show the principal of this request.", ANY),
-    Operation("POST", _KEYS, add_key, "Add a key to a service account.", "addKey", {201: "The key."}, body=NewKey,
-              changes=True),
+    Operation(
+        "POST",
+        _KEYS,
+        add_key,
+        "Add a key to a service account.",
+        "addKey",
+        {201: "The key."},
+        body=NewKey,
+        changes=True,
+    ),
     Operation("GET", _KEYS, list_keys, "List the keys of a service account.", "view"),
     Operation("DELETE", _KEYS + "/{id}", revoke_key, "Revoke a key.", "edit", {204: "Revoked."}, changes=True),
-)  # fmt: skip
+)

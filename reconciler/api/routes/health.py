@@ -62,8 +62,16 @@ async def read_metrics(call: Call) -> Response:
     with call.reader.snapshot():
         names = tuple(source.name for source in api.settings.sources)
         listed = api.settings.api.metrics.resources if api.settings.api is not None else ()
-        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, replica_rows,
-                        api.measured(), listed)  # fmt: skip
+        scrape = Scrape(
+            call.reader.records,
+            names,
+            api.is_alive(),
+            api.clock.now(),
+            replicas.locations,
+            replica_rows,
+            api.measured(),
+            listed,
+        )
         page = metrics_page(scrape)
     return Response(page, headers={"Content-Type": CONTENT_TYPE})
 

@@ -82,8 +82,15 @@ async def to_provider(call: Call, request: LoginRequest) -> Response:
     logins = logins_of(call)
     response = RedirectResponse(await logins.people.authorization_url(request), 302)
     secure = logins.endpoint.startswith("https:")
-    response.set_cookie(COOKIE, logins.seal.seal(request), max_age=LOGIN_SECONDS, path=logins.cookie_path,
-                        httponly=True, secure=secure, samesite="lax")  # fmt: skip
+    response.set_cookie(
+        COOKIE,
+        logins.seal.seal(request),
+        max_age=LOGIN_SECONDS,
+        path=logins.cookie_path,
+        httponly=True,
+        secure=secure,
+        samesite="lax",
+    )
     return response
 
 
@@ -292,21 +299,79 @@ async def answer_device(call: Call) -> Response:
 _CODE = ("redirect_uri", "code_challenge", "code_challenge_method", "state")
 
 OPERATIONS = (
-    Operation("GET", "/login", begin_login, "Log in with a browser, for a command on the same machine.", PUBLIC,
-              {302: "The browser goes to the provider."}, parameters=_CODE),
-    Operation("GET", "/login/callback", finish_login, "Return from the provider.", PUBLIC,
-              {302: "The browser goes to the command.", 200: "The page for devices."}, media=HTML, changes=True),
-    Operation("POST", "/login/token", issue_tokens, "Get the session of a login, or refresh it.", PUBLIC,
-              {200: "The session.", 429: "Too many refused codes."}, body=TokenRequest, form=True, changes=True,
-              credential=True),
-    Operation("POST", "/login/exchange", exchange_token, "Exchange the OIDC token of a CI job for a session.", PUBLIC,
-              {200: "The session.", 401: "The token is not valid."}, body=ExchangeRequest, form=True, changes=True,
-              credential=True),
-    Operation("POST", "/login/device", begin_device, "Begin the login of a machine without a browser.", PUBLIC,
-              {200: "Its codes.", 429: "Too many machines wait."}, body=DeviceRequest, optional_body=True, form=True),
-    Operation("GET", "/login/device", open_device_page, "Log in with a browser, and enter the code of a machine.",
-              PUBLIC, {302: "The browser goes to the provider."}, parameters=("user_code",)),
-    Operation("POST", "/login/device/answer", answer_device, "Allow or refuse the login of a machine.", PUBLIC,
-              {200: "A page.", 404: "No machine has this code."}, body=DeviceAnswer, form=True, media=HTML,
-              changes=True),
-)  # fmt: skip
+    Operation(
+        "GET",
+        "/login",
+        begin_login,
+        "Log in with a browser, for a command on the same machine.",
+        PUBLIC,
+        {302: "The browser goes to the provider."},
+        parameters=_CODE,
+    ),
+    Operation(
+        "GET",
+        "/login/callback",
+        finish_login,
+        "Return from the provider.",
+        PUBLIC,
+        {302: "The browser goes to the command.", 200: "The page for devices."},
+        media=HTML,
+        changes=True,
+    ),
+    Operation(
+        "POST",
+        "/login/token",
+        issue_tokens,
+        "Get the session of a login, or refresh it.",
+        PUBLIC,
+        {200: "The session.", 429: "Too many refused codes."},
+        body=TokenRequest,
+        form=True,
+        changes=True,
+        credential=True,
+    ),
+    Operation(
+        "POST",
+        "/login/exchange",
+        exchange_token,
+        "Exchange the OIDC token of a CI job for a session.",
+        PUBLIC,
+        {200: "The session.", 401: "The token is not valid."},
+        body=ExchangeRequest,
+        form=True,
+        changes=True,
+        credential=True,
+    ),
+    Operation(
+        "POST",
+        "/login/device",
+        begin_device,
+        "Begin the login of a machine without a browser.",
+        PUBLIC,
+        {200: "Its codes.", 429: "Too many machines wait."},
+        body=DeviceRequest,
+        optional_body=True,
+        form=True,
+    ),
+    Operation(
+        "GET",
+        "/login/device",
+        open_device_page,
+        "Log in with a browser, and enter the code of a machine.",
+        PUBLIC,
+        {302: "The browser goes to the provider."},
+        parameters=("user_code",),
+    ),
+    Operation(
+        "POST",
+        "/login/device/answer",
+        answer_device,
+        "Allow or refuse the login of a machine.",
+        PUBLIC,
+        {200: "A page.", 404: "No machine has this code."},
+        body=DeviceAnswer,
+        form=True,
+        media=HTML,
+        changes=True,
+    ),
+)

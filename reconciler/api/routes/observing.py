@@ -145,11 +145,22 @@ async def read_drift(call: Call) -> Response:
 
 OPERATIONS = (
     Operation(
-        "GET", "/org/{org}/-log", read_logs, "Read the logs of workloads on this host.", "readLogs",
+        "GET",
+        "/org/{org}/-log",
+        read_logs,
+        "Read the logs of workloads on this host.",
+        "readLogs",
         {200: "The lines, one object each: time, gvc, workload, location, replica, container and line."},
-        ("query", "since", "until", "lines", "location", "replica", "follow"), media=LINES,
+        ("query", "since", "until", "lines", "location", "replica", "follow"),
+        media=LINES,
     ),
-    Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/-replica", read_replicas,
-              "List the replicas of a workload on this host, with what they use.", "view", parameters=("location",)),
+    Operation(
+        "GET",
+        "/org/{org}/gvc/{gvc}/{kind}/{name}/-replica",
+        read_replicas,
+        "List the replicas of a workload on this host, with what they use.",
+        "view",
+        parameters=("location",),
+    ),
     Operation("GET", "/org/{org}/-drift", read_drift, "List what differs at its location."),
-)  # fmt: skip
+)

@@ -70,7 +70,7 @@ async def read_sources(call: Call) -> Response:
     """Every source, with its conditions."""
     _require_of_org(call, "view")
     sources = list_sources(call.api.settings, call.reader.records)
-    if call.accepted(JSON, TEXT) == TEXT:
+    if call.choose_media_type(JSON, TEXT) == TEXT:
         lines = (f"{strip_control(line)}\n" for source in sources for line in source_lines(source))
         return Response("".join(lines), media_type=TEXT)
     items = [source_document(source) for source in sources]

@@ -42,7 +42,7 @@ async def read_overview(call: Call, overview: Overview) -> Response:
     """``overview``, in the form that the client accepts."""
     require_everything(call)
     parameters = {parameter.name: _parse_parameter(call, parameter, overview) for parameter in overview.parameters}
-    media = call.accepted(*_list_media_types(overview))
+    media = call.choose_media_type(*_list_media_types(overview))
     if overview.is_measured:
         return _build_response(call, overview, await _measure_usage(call, overview, parameters), media)
     if overview.is_feed:

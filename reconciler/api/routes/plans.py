@@ -74,7 +74,7 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
         CHANGES: str(changes),
         ERRORS: str(sum(finding.severity is Severity.ERROR for finding in review.findings)),
     }
-    match call.accepted(JSON, TEXT, MARKDOWN):
+    match call.choose_media_type(JSON, TEXT, MARKDOWN):
         case media if media == TEXT:
             return Response(format_terminal_text(plan_text(review)), headers=headers, media_type=TEXT)
         case media if media == MARKDOWN:
@@ -83,8 +83,21 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/org/{org}/source/{name}/-plan", read_plan, "Plan a revision of a source.", OVERVIEW,
-              parameters=("revision", "blame"), forms=(TEXT, MARKDOWN)),
-    Operation("GET", "/org/{org}/-plan/{digest}", read_plan_of_digest, "Read the current plan with a digest.",
-              OVERVIEW, forms=(TEXT, MARKDOWN)),
-)  # fmt: skip
+    Operation(
+        "GET",
+        "/org/{org}/source/{name}/-plan",
+        read_plan,
+        "Plan a revision of a source.",
+        OVERVIEW,
+        parameters=("revision", "blame"),
+        forms=(TEXT, MARKDOWN),
+    ),
+    Operation(
+        "GET",
+        "/org/{org}/-plan/{digest}",
+        read_plan_of_digest,
+        "Read the current plan with a digest.",
+        OVERVIEW,
+        forms=(TEXT, MARKDOWN),
+    ),
+)

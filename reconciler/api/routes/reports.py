@@ -135,15 +135,21 @@ def _each_place(suffix: str) -> tuple[str, str]:
 _ORG = "/org/{org}"
 OPERATIONS = (
     Operation("GET", f"{_ORG}/-accessreport", read_access_report, "Read who may do what to the org.", _REPORTS),
-    Operation("GET", f"{_ORG}/-eventlog", read_event_log, "Read the event log of the org.", "view",
-              parameters=("last",)),
-    *(Operation("GET", path, read_access_report, "Read who has which permission.", "view")
-      for path in _each_place("-accessreport")),
-    *(Operation("GET", path, read_event_log, "Read the event log.", "view", parameters=("last",))
-      for path in _each_place("-eventlog")),
+    Operation(
+        "GET", f"{_ORG}/-eventlog", read_event_log, "Read the event log of the org.", "view", parameters=("last",)
+    ),
+    *(
+        Operation("GET", path, read_access_report, "Read who has which permission.", "view")
+        for path in _each_place("-accessreport")
+    ),
+    *(
+        Operation("GET", path, read_event_log, "Read the event log.", "view", parameters=("last",))
+        for path in _each_place("-eventlog")
+    ),
     *(Operation("GET", path, list_commands, "List commands.", "view") for path in _each_place("-command")),
     *(Operation("GET", path, read_command, "Read a command.", "view") for path in _each_place("-command/{id}")),
     Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/deployment", list_deployments, "List deployments.", "view"),
-    Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/deployment/{location}", read_deployment, "Read a deployment.",
-              "view"),
-)  # fmt: skip
+    Operation(
+        "GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/deployment/{location}", read_deployment, "Read a deployment.", "view"
+    ),
+)

@@ -99,7 +99,7 @@ async def read_org(call: Call) -> Response:
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
-        key = call.shown()
+        key = call.visible_key()
         return call.respond(_build_document(call, key), manifest=_get_manifest_digest(call, key))
 
 
@@ -238,7 +238,7 @@ def _list_visible_documents(
         ]
         facts = call.reader.facts()
         facts.expect_applied([str(key) for key in shown], records)
-        created = applied.created(shown)
+        created = applied.creation_times(shown)
         for key in shown:
             at = created.get(str(key))
             if at is None:
@@ -296,15 +296,34 @@ OPERATIONS = (
     Operation("GET", "/org/{org}", read_org, "Read the org."),
     Operation("GET", "/org/{org}/{kind}", list_resources, "List resources.", parameters=_OF_LISTS),
     Operation("GET", "/org/{org}/gvc/{gvc}/{kind}", list_resources, "List resources of a GVC.", parameters=_OF_LISTS),
-    Operation("POST", "/org/{org}/{kind}/-query", query_resources, "Find resources by a query.", parameters=_OF_LISTS,
-              body=QueryBody),
-    Operation("POST", "/org/{org}/gvc/{gvc}/{kind}/-query", query_resources, "Find resources of a GVC by a query.",
-              parameters=_OF_LISTS, body=QueryBody),
+    Operation(
+        "POST",
+        "/org/{org}/{kind}/-query",
+        query_resources,
+        "Find resources by a query.",
+        parameters=_OF_LISTS,
+        body=QueryBody,
+    ),
+    Operation(
+        "POST",
+        "/org/{org}/gvc/{gvc}/{kind}/-query",
+        query_resources,
+        "Find resources of a GVC by a query.",
+        parameters=_OF_LISTS,
+        body=QueryBody,
+    ),
     Operation("GET", "/org/{org}/-schema/permissions", list_permissions, "List the permissions of the org."),
     Operation("GET", "/org/{org}/{kind}/-schema/permissions", list_permissions, "List the permissions of a kind."),
-    Operation("GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal",
-              changes=True),
+    Operation(
+        "GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal", changes=True
+    ),
     Operation("GET", "/org/{org}/{kind}/{name}", read_resource, "Read a resource.", "view", parameters=("fields",)),
-    Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}", read_resource, "Read a resource of a GVC.", "view",
-              parameters=("fields",)),
-)  # fmt: skip
+    Operation(
+        "GET",
+        "/org/{org}/gvc/{gvc}/{kind}/{name}",
+        read_resource,
+        "Read a resource of a GVC.",
+        "view",
+        parameters=("fields",),
+    ),
+)

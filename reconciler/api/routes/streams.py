@@ -52,8 +52,9 @@ class PartStream(Response):
         """Whether the answer is complete; the server closes the connection of one that is not, as the client sees."""
         passing = asyncio.create_task(self._pass_on(send))
         work: list[asyncio.Task[Any]] = [
-            passing, *(asyncio.create_task(coroutine) for coroutine in (_await_disconnect(receive), self._expire()))
-        ]  # fmt: skip
+            passing,
+            *(asyncio.create_task(coroutine) for coroutine in (_await_disconnect(receive), self._expire())),
+        ]
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -74,10 +74,36 @@ async def remove_user(call: Call) -> Response:
 _USER = "/org/{org}/user/{name}"
 
 OPERATIONS = (
-    Operation("POST", _USER + "/-invite", invite_user, "Let the person with this address log in.", "invite",
-              {201: "They can log in."}, body=NoBody, optional_body=True, changes=True),
-    Operation("POST", _USER + "/-impersonate", impersonate_user, "Get a session in the name of a user.", "impersonate",
-              {201: "The session."}, body=NoBody, optional_body=True, changes=True),
-    Operation("DELETE", _USER, remove_user, "Remove a user.", "delete",
-              {200: "What a dry run would remove.", 202: "Removed."}, parameters=("dryRun",), changes=True),
-)  # fmt: skip
+    Operation(
+        "POST",
+        _USER + "/-invite",
+        invite_user,
+        "Let the person with this address log in.",
+        "invite",
+        {201: "They can log in."},
+        body=NoBody,
+        optional_body=True,
+        changes=True,
+    ),
+    Operation(
+        "POST",
+        _USER + "/-impersonate",
+        impersonate_user,
+        "Get a session in the name of a user.",
+        "impersonate",
+        {201: "The session."},
+        body=NoBody,
+        optional_body=True,
+        changes=True,
+    ),
+    Operation(
+        "DELETE",
+        _USER,
+        remove_user,
+        "Remove a user.",
+        "delete",
+        {200: "What a dry run would remove.", 202: "Removed."},
+        parameters=("dryRun",),
+        changes=True,
+    ),
+)

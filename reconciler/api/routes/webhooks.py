@@ -48,6 +48,13 @@ async def _is_of(call: Call, sender: SenderSettings) -> bool:
 
 
 OPERATIONS = (
-    Operation("POST", "/webhook/{name}", take_delivery, "Take a webhook of a forge.", PUBLIC,
-              {202: "Taken.", 401: "The signature is missing or wrong."}, credential=True),
-)  # fmt: skip
+    Operation(
+        "POST",
+        "/webhook/{name}",
+        take_delivery,
+        "Take a webhook of a forge.",
+        PUBLIC,
+        {202: "Taken.", 401: "The signature is missing or wrong."},
+        credential=True,
+    ),
+)

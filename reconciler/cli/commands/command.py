@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.05
 
 
-@click.command(epilog="Example: reconciler command volumeset/shop/data createVolumeSnapshot volumeIndex=0 "
-               "snapshotName=nightly")  # fmt: skip
+@click.command(
+    epilog="Example: reconciler command volumeset/shop/data createVolumeSnapshot volumeIndex=0 snapshotName=nightly"
+)
 @click.argument("key", callback=parse_key)
 @click.argument("name", metavar="[TYPE]", required=False, default="")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)

@@ -43,7 +43,9 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
     from reconciler.model.finding import has_errors
 
     chosen = ConversionOptions(
-        *(options["gvc"] or "", options["protocol"] or "", options["destination"] or ""),
+        options["gvc"] or "",
+        options["protocol"] or "",
+        options["destination"] or "",
         lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
     )
     chosen.check()

@@ -55,19 +55,19 @@ class _Editing:
         notes = [f"{manifest.key} in {manifest.path} of the source {manifest.pipeline.name}"]
         is_refused = False
         while True:
-            after = self._edited(notes, text)
+            after = self._open_editor(notes, text)
             if not after.strip() or after == self._body.text:
                 self._change.show(None)
                 return 0
             if is_refused and after == text:
-                raise self._saved(text, "; ".join(notes))
+                raise self._save_and_refuse(text, "; ".join(notes))
             text = after
             faults = self._commit(text)
             if faults is None:
                 return 0
             notes, is_refused = faults, True
 
-    def _edited(self, notes: Sequence[str], text: str) -> str:
+    def _open_editor(self, notes: Sequence[str], text: str) -> str:
         """What becomes of ``text`` in the editor, without notes above it. It ends as the document in Git does."""
         lines = self._edit_text(f"{_format_notes(notes)}{text}").splitlines(keepends=True)
         while lines and lines[0].startswith(NOTE.rstrip()):
@@ -90,7 +90,7 @@ class _Editing:
         except RevisionRefused as refused:
             return [*self._errors(refused, text)]
         except ReconcilerError as error:
-            raise self._saved(text, str(error)) from None
+            raise self._save_and_refuse(text, str(error)) from None
         return None
 
     def _errors(self, refused: RevisionRefused, text: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ class _Editing:
             hint = f"; {error.suggestion}" if error.suggestion else ""
             yield f"{where}: {error.message}{hint} [{error.rule}]"
 
-    def _saved(self, text: str, reason: str) -> RefusedError:
+    def _save_and_refuse(self, text: str, reason: str) -> RefusedError:
         """The error that ends the change for a ``reason``. The text stays in a file, unless it may be secret."""
         from reconciler.model.key import Kind
 

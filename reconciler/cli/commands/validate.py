@@ -118,7 +118,11 @@ def _check_manifest_folder(path: Path, settings_file: Path, org: str) -> FolderC
     ring = replace(keyring_of(settings), required=False)
     policy, images = settings.secrets.policy, settings.images.patterns
     dialect = ManifestContext(
-        *(org or settings.org, settings.scheme, key, ring, policy),
+        org or settings.org,
+        settings.scheme,
+        key,
+        ring,
+        policy,
         images=images,
         unknown_fields=settings.unknown_fields,
     )

@@ -31,7 +31,7 @@ _SHELL = ["/bin/sh", "-c"]
 def convert_image(name: str, service: Field) -> str:
     """The image; that of a service which is built has the name of its workload."""
     if service["build"]:
-        service["build"].ignored()
+        service["build"].ignore()
         service["build"].add_note(
             "compose-build",
             "the image must be built and pushed",
@@ -214,7 +214,7 @@ def convert_hooks(service: Field) -> Body:
     for field, hook in (("post_start", "postStart"), ("pre_stop", "preStop")):
         for index, entry in enumerate(service[field].items()):
             if index:
-                entry.ignored()
+                entry.ignore()
                 entry.add_note("convert-left-out", "a workload has one command of each hook; this one is left out")
             elif command := split_command(entry["command"]):
                 body[hook] = {"exec": {"command": command}}

@@ -31,7 +31,7 @@ def convert_project(project: Project, gvc: str = "", locations: Sequence[str] = 
     sheet = ResourceNotes("", 0)
     root = Field(sheet, (), project.value)
     name = gvc or make_valid_name(root["name"].text() or _DEFAULT_GVC)
-    root["include"].ignored()
+    root["include"].ignore()
     services = ComposeServices(root, project, name)
     services.convert()
     services.files.note_unused()

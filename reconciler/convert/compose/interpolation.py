@@ -85,13 +85,13 @@ class _Interpolation:
         if not braces:
             return self._value(name[0])
         form = _FORM.match(self._text, self._at)
-        text = self._formed(name[0], form[0], depth) if form else self._value(name[0])
+        text = self._resolve_form(name[0], form[0], depth) if form else self._value(name[0])
         if not self._text.startswith("}", self._at):
             raise InterpolationError(f"${{{name[0]} has no closing brace, or a form that does not exist")
         self._at += 1
         return text
 
-    def _formed(self, name: str, form: str, depth: int) -> str:
+    def _resolve_form(self, name: str, form: str, depth: int) -> str:
         """The value of ``${NAME:-WORD}`` and its relatives; with a colon an empty variable counts as missing."""
         self._at += len(form)
         value = self._environ.get(name)

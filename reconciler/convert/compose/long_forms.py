@@ -17,9 +17,14 @@ _PORT = re.compile(
 )
 _HOST_PATH = ("/", ".", "~")
 _PAIRS = {
-    "environment": "=", "labels": "=", "annotations": "=", "sysctls": "=", "args": "=", "extra_hosts": "=:",
+    "environment": "=",
+    "labels": "=",
+    "annotations": "=",
+    "sysctls": "=",
+    "args": "=",
+    "extra_hosts": "=:",
     "driver_opts": "=",
-}  # fmt: skip
+}
 """Fields that are a mapping or a list of pairs, and the signs between name and value."""
 _NAMES = frozenset({"depends_on", "networks"})
 """Fields of a service that are a mapping or a list of names."""

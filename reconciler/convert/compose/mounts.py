@@ -59,7 +59,11 @@ class ComposeVolumes:
         two containers of a workload are two directories.
         """
         mounted, paths = ServiceMounts([], set()), MountPaths()
-        requests = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
+        requests = [
+            *self._list_mounts(name, service, is_job=is_job),
+            *self._in_memory(service),
+            *self._list_stored_files(service),
+        ]
         requests = [_scope_scratch_volume(request, scope) for request in requests] if scope else requests
         requests += [_Wanted(service, ConvertedMount(f"{SECRET_URI}{text}", at), text) for at, text in stored.items()]
         for part, mount, secret in requests:
@@ -77,31 +81,31 @@ class ComposeVolumes:
         """Note the volumes that no service mounts."""
         for name, part in self._root["volumes"].fields():
             if name not in self._sets:
-                part.ignored()
+                part.ignore()
                 part.add_note("convert-left-out", f"no service mounts {name}; it is left out", on_key=True)
 
-    def _listed(self, name: str, service: Field, *, is_job: bool) -> Iterator[_Wanted]:
+    def _list_mounts(self, name: str, service: Field, *, is_job: bool) -> Iterator[_Wanted]:
         for part in service["volumes"].items():
             kind, target = part["type"].text("volume"), part["target"]
             path = _resolve_mount_path(target, "")
             if not path:
-                part.ignored()
+                part.ignore()
             elif kind == "bind":
-                yield from self._bound(part, path)
+                yield from self._list_binds(part, path)
             elif kind == "tmpfs" or (kind == "volume" and not part["source"]):
                 yield _Wanted(part, ConvertedMount(f"{SCRATCH_URI}{make_valid_name(path)}", path))
             elif kind == "volume":
                 yield from self._volume(name, service, part, path, is_job=is_job)
             else:
-                part.ignored()
+                part.ignore()
                 part.add_note("convert-left-out", "a mount of this `type` has no counterpart and is left out")
 
-    def _bound(self, part: Field, path: str) -> Iterator[_Wanted]:
-        part["source"].required()
+    def _list_binds(self, part: Field, path: str) -> Iterator[_Wanted]:
+        part["source"].require_text()
         stored = self._files.file(part["source"])
         part["read_only"].flag()
         if stored is None:
-            part.ignored()
+            part.ignore()
         elif _can_mount_file(part, stored, path):
             yield _Wanted(part, ConvertedMount(stored.uri, path), stored.secret)
 
@@ -109,7 +113,7 @@ class ComposeVolumes:
         source = part["source"]
         declared = self._root["volumes"].value or {}
         if source.text() not in declared:
-            part.ignored()
+            part.ignore()
             source.add_note(
                 "convert-malformed",
                 "`volumes` does not declare the volume of this mount",
@@ -117,7 +121,7 @@ class ComposeVolumes:
             )
         elif is_job:
             self._sets.setdefault(source.text(), "")
-            part.ignored()
+            part.ignore()
             part.add_note(
                 "convert-mount",
                 "a service that runs to its end mounts no volume; the mount is left out",
@@ -186,14 +190,14 @@ class ComposeVolumes:
             else:
                 part.add_note("convert-malformed", "an entry of `tmpfs` is not an absolute path")
 
-    def _stored(self, service: Field) -> Iterator[_Wanted]:
+    def _list_stored_files(self, service: Field) -> Iterator[_Wanted]:
         for section, directory in (("secrets", _SECRETS_AT), ("configs", "/")):
             for part in service[section].items():
-                name = part["source"].required()
+                name = part["source"].require_text()
                 path = _resolve_mount_path(part["target"], posixpath.join(directory, name), directory)
-                stored = self._files.declared(section, name, part) if name else None
+                stored = self._files.find_declared(section, name, part) if name else None
                 if stored is None:
-                    part.ignored()
+                    part.ignore()
                 elif _can_mount_file(part, stored, path):
                     yield _Wanted(part, ConvertedMount(stored.uri, path), stored.secret)
 

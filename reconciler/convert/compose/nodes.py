@@ -28,7 +28,7 @@ class NodeOrigin(NamedTuple):
         """A note about this place."""
         return ConversionNote(rule, self.path, self.position, self.at, message, suggestion, on_key=True)
 
-    def noted(self, notes: list[ConversionNote]) -> Callable[[str, str, str], None]:
+    def make_note_adder(self, notes: list[ConversionNote]) -> Callable[[str, str, str], None]:
         """What adds a note about this place to ``notes``."""
         return lambda *words: notes.append(self.note(*words))
 
@@ -71,7 +71,7 @@ class Interpolation:
         return other
 
     def _node(self, value: Any, origin: NodeOrigin, directives: Mapping[Pointer, str]) -> Node:
-        if not self.budget.allows(1, 0, origin.noted(self.notes)):
+        if not self.budget.allows(1, 0, origin.make_note_adder(self.notes)):
             value = None
         elif isinstance(value, dict):
             value = {
@@ -96,7 +96,7 @@ class Interpolation:
         if CONTROL.search(interpolated.text):
             self.notes.append(origin.note("compose-variable", "the value of a variable has a control character"))
             return ""
-        if not self.budget.allows(0, len(interpolated.text), origin.noted(self.notes)):
+        if not self.budget.allows(0, len(interpolated.text), origin.make_note_adder(self.notes)):
             return ""
         for name in interpolated.unset:
             if name not in self._unset:
@@ -118,7 +118,7 @@ class Verbatim(Interpolation):
         super().__init__({}, notes, budget)
 
     def _text(self, text: str, origin: NodeOrigin) -> str:
-        return text if self.budget.allows(0, len(text), origin.noted(self.notes)) else ""
+        return text if self.budget.allows(0, len(text), origin.make_note_adder(self.notes)) else ""
 
 
 def make_node(value: Any, origin: NodeOrigin) -> Node:

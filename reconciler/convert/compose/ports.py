@@ -19,11 +19,31 @@ _ITSELF = frozenset({"localhost", "127.0.0.1", "0.0.0.0"})
 _MOST = 65535
 _LOOPBACK = ("127.", "::1")
 _USUAL = {
-    "clickhouse": 8123, "elasticsearch": 9200, "etcd": 2379, "influxdb": 8086, "kafka": 9092, "mailhog": 1025,
-    "mariadb": 3306, "memcached": 11211, "mongo": 27017, "mongodb": 27017, "mosquitto": 1883, "mysql": 3306,
-    "nats": 4222, "neo4j": 7687, "opensearch": 9200, "postgis": 5432, "postgres": 5432, "postgresql": 5432,
-    "pgvector": 5432, "rabbitmq": 5672, "redis": 6379, "timescaledb": 5432, "valkey": 6379, "zookeeper": 2181,
-}  # fmt: skip
+    "clickhouse": 8123,
+    "elasticsearch": 9200,
+    "etcd": 2379,
+    "influxdb": 8086,
+    "kafka": 9092,
+    "mailhog": 1025,
+    "mariadb": 3306,
+    "memcached": 11211,
+    "mongo": 27017,
+    "mongodb": 27017,
+    "mosquitto": 1883,
+    "mysql": 3306,
+    "nats": 4222,
+    "neo4j": 7687,
+    "opensearch": 9200,
+    "postgis": 5432,
+    "postgres": 5432,
+    "postgresql": 5432,
+    "pgvector": 5432,
+    "rabbitmq": 5672,
+    "redis": 6379,
+    "timescaledb": 5432,
+    "valkey": 6379,
+    "zookeeper": 2181,
+}
 """Name of an image → the port that it serves. A compose file need not name it: its networks have all ports."""
 
 
@@ -124,10 +144,10 @@ def _list_published_ports(service: Field) -> Iterator[_Wanted]:
     for part in service["ports"].items():
         number = part["target"].number()
         if part["protocol"].text("tcp").lower() != "tcp":
-            part.ignored()
+            part.ignore()
             part.add_note("convert-left-out", "only TCP reaches workloads; the port is left out")
         elif number is None:
-            part.ignored()
+            part.ignore()
             part.add_note("convert-malformed", "the field `target` is missing")
         else:
             address = part["host_ip"].text()

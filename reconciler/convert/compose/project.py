@@ -232,7 +232,7 @@ class _Loader:
         for path in [join_path(entry.origin.base, text) for text in named] or [join_path(base, ".env")]:
             try:
                 raw = self._read_file(path)
-                if self.budget.allows(0, len(raw), entry.origin.noted(self.notes)):
+                if self.budget.allows(0, len(raw), entry.origin.make_note_adder(self.notes)):
                     environ = {**parse_env_file(raw, environ), **environ}
             except (UnreadableFileError, EnvFileError) as error:
                 if named or isinstance(error, OutsideFileError):
@@ -244,10 +244,12 @@ class _Loader:
         if "services" not in project.fields:
             return project
         section = project.fields["services"]
-        services = {name: self._extended(name, section.fields, _Chain(path, ()), variables) for name in section.fields}
+        services = {
+            name: self._extend_service(name, section.fields, _Chain(path, ()), variables) for name in section.fields
+        }
         return project._replace(value={**project.fields, "services": section._replace(value=services)})
 
-    def _extended(self, name: str, services: Mapping[str, Node], chain: _Chain, variables: Interpolation) -> Node:
+    def _extend_service(self, name: str, services: Mapping[str, Node], chain: _Chain, variables: Interpolation) -> Node:
         """The service ``name`` on top of the one that it extends; ``chain`` is its file, and what extends it."""
         service = services[name]
         extends = service.fields.get("extends")
@@ -278,8 +280,8 @@ class _Loader:
                     extends.origin.note("convert-malformed", "there is no service of this name to extend")
                 )
             return None
-        base = self._extended(base_name, services, _Chain(path, (*chain.above, link)), variables)
-        return base if self.budget.allows(*size_of(base), extends.origin.noted(self.notes)) else None
+        base = self._extend_service(base_name, services, _Chain(path, (*chain.above, link)), variables)
+        return base if self.budget.allows(*size_of(base), extends.origin.make_note_adder(self.notes)) else None
 
     def _services_of(self, path: str, extends: Node, variables: Interpolation) -> Mapping[str, Node]:
         """The services of a file, before they are extended; empty with a note if it cannot be read."""

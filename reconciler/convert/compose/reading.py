@@ -63,7 +63,7 @@ def _with_texts(document: Document, locator: Locator, faults: dict[tuple[int, in
     texts: dict[str, str] = {}
     for at in unreadable_paths(document.value):
         places = locator.of(document.index)
-        written, fault = places.written(at), (*places.value(at), _AMBIGUOUS)
+        written, fault = places.written_text(at), (*places.value(at), _AMBIGUOUS)
         if written is not None and fault in faults:
             del faults[fault]
             texts[_get_value_at(document.value, at)] = written

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+
+from reconciler.convert.compose.nodes import CONTROL
 
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n]+)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)"""
@@ -34,3 +37,20 @@ def split_words(text: str) -> list[str]:
             words.append("".join(parts))
             parts = None
     return words if parts is None else [*words, "".join(parts)]
+
+
+def read_json_words(text: str) -> list[str]:
+    """The words of a command that is written as a JSON list; empty where ``text`` is none."""
+    if not text.startswith("["):
+        return []
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    is_words = isinstance(parsed, list) and all(isinstance(value, str) and _is_text(value) for value in parsed)
+    return parsed if is_words else []
+
+
+def _is_text(text: str) -> bool:
+    """Whether a manifest can have ``text``: JSON has escapes for halves of characters and controls."""
+    return not CONTROL.search(text) and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -52,7 +52,7 @@ class StoredFiles:
         self._files: dict[str, StoredFile | None] = {}
         self._variables: dict[tuple[str, bool], StoredVariables] = {}
 
-    def declared(self, section: str, name: str, user: Field) -> StoredFile | None:
+    def find_declared(self, section: str, name: str, user: Field) -> StoredFile | None:
         """The secret or config ``name``; None with a note where it cannot be used."""
         if (section, name) not in self._declared:
             self._declared[section, name] = self._read_declared(section, name, user)
@@ -70,7 +70,7 @@ class StoredFiles:
     def variables(self, entry: Field) -> StoredVariables:
         """The variables of an entry of ``env_file``."""
         plain, is_required = entry["format"].text() == "raw", not entry["required"] or entry["required"].flag()
-        path = join_path(self.base(entry["path"]), entry["path"].required())
+        path = join_path(self.base(entry["path"]), entry["path"].require_text())
         if (path, plain) not in self._variables:
             self._variables[path, plain] = self._read_variables(path, plain, entry, is_required=is_required)
         stored_variables = self._variables[path, plain]
@@ -84,7 +84,7 @@ class StoredFiles:
         for section in ("secrets", "configs"):
             for name, part in self._root[section].fields():
                 if (section, name) not in self._declared:
-                    part.ignored()
+                    part.ignore()
                     part.add_note("convert-left-out", f"no service uses {name}; it is left out", on_key=True)
 
     def base(self, part: Field) -> str:
@@ -129,13 +129,13 @@ class StoredFiles:
 
     def _of_file(self, part: Field) -> bytes | None:
         try:
-            return self._project.read_file(join_path(self.base(part), part.required()))
+            return self._project.read_file(join_path(self.base(part), part.require_text()))
         except UnreadableFileError as error:
             part.add_note(error.rule, f"the file cannot be read: {error}", error.suggestion)
         return None
 
     def _of_variable(self, part: Field) -> bytes | None:
-        variable = part.required()
+        variable = part.require_text()
         if variable in self._project.environ:
             return self._project.environ[variable].encode("utf-8", "surrogateescape")
         part.add_note("convert-file", "the variable with the value is not set")

@@ -11,9 +11,16 @@ from reconciler.convert.tracked_value import TrackedValue
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|µs|ms|s|m|h|d|w)){1,20}")
 _PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h|d|w)")
 _SECONDS = {
-    "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "ms": Fraction(1, 1000),
-    "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400), "w": Fraction(604800),
-}  # fmt: skip
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+    "w": Fraction(604800),
+}
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -52,25 +52,27 @@ class ComposeServices:
         self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
         self.files = StoredFiles(root, project, self._names)
         self.volumes = ComposeVolumes(root, gvc, self._names, self.files)
-        awaited = {name for name, condition in self._needed() if condition == _COMPLETED}
+        awaited = {name for name, condition in self._list_dependencies() if condition == _COMPLETED}
         self._once = {*self._one_shots()} - awaited
         self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | awaited | self._once
-        self._workloads = {name: self._named(name, part) for name, part in self._parts.items() if name not in grouped}
+        self._workloads = {
+            name: self._name_workload(name, part) for name, part in self._parts.items() if name not in grouped
+        }
         for group, members in project.groups.items():
-            self._workloads |= dict.fromkeys(members, self._named(group, self._parts[members[0]]))
+            self._workloads |= dict.fromkeys(members, self._name_workload(group, self._parts[members[0]]))
         self._dependencies = {name: self._depends_on(name, part) for name, part in self._parts.items()}
-        self.order = self._ordered()
+        self.order = self._order_workloads()
 
     def convert(self) -> None:
         """Add the drafts of all services."""
         for name, part in self._provided.items():
-            part.ignored()
+            part.ignore()
             part.add_note("convert-left-out", f"{name} is no container, and is left out", on_key=True)
         for part in self._parts.values():
             if isinstance(part.value, dict):
-                part["profiles"].ignored()
+                part["profiles"].ignore()
             else:
-                part.ignored()
+                part.ignore()
                 part.add_note("convert-malformed", f"the service {part.at[-1]} is not a mapping", on_key=True)
         for workload, members in self._members().items():
             self._add(workload, members)
@@ -105,8 +107,14 @@ class ComposeServices:
             "firewallConfig": _build_firewall(ports, is_stateful=is_stateful),
         }
         addition = self._project.additions.get(name, Addition())
-        body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
-                      "tags": self._tags(members), "spec": without_empty(spec)}  # fmt: skip
+        body: Body = {
+            "kind": "workload",
+            "name": workload,
+            "description": addition.description,
+            "gvc": self._gvc,
+            "tags": self._tags(members),
+            "spec": without_empty(spec),
+        }
         self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), DraftPlace("", 0, part.at)))
 
     def _container(self, workload: str, name: str, scope: str, *, is_job: bool) -> _Container:
@@ -168,17 +176,17 @@ class ComposeServices:
         restart = part["deploy"]["restart_policy"]["condition"] or part["restart"]
         restarts = _find_restart_policy(part) not in _NO_RESTART
         if part["healthcheck"]:
-            part["healthcheck"].ignored()
+            part["healthcheck"].ignore()
             part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
         for field in ("ports", "expose"):
             if part[field]:
-                part[field].ignored()
+                part[field].ignore()
                 part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
         policy = "OnFailure" if restart and restarts else "Never"
         timing = {"schedule": schedule} if schedule else {"schedule": _NEVER, "suspend": True}
         return {"job": {**timing, "restartPolicy": policy}}
 
-    def _named(self, name: str, part: Field) -> str:
+    def _name_workload(self, name: str, part: Field) -> str:
         text = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
         if text != name:
             part.add_note("convert-name", f"the service {name} becomes the workload {text}", on_key=True)
@@ -200,7 +208,7 @@ class ComposeServices:
         }
         return tags | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
 
-    def _needed(self) -> Iterator[tuple[str, str]]:
+    def _list_dependencies(self) -> Iterator[tuple[str, str]]:
         """The services that others depend on, with the condition for which these wait."""
         for part in self._parts.values():
             needed = part.peek("depends_on")
@@ -210,7 +218,7 @@ class ComposeServices:
 
     def _one_shots(self) -> Iterator[str]:
         """The services that are not started again, and that nothing reaches, checks or depends on."""
-        needed = {name for name, _ in self._needed()}
+        needed = {name for name, _ in self._list_dependencies()}
         for name, part in self._parts.items():
             is_used = name in needed or part.peek("healthcheck") or has_port(name, part, self._addresses)
             if not is_used and _find_restart_policy(part) in _NO_RESTART:
@@ -243,7 +251,7 @@ class ComposeServices:
         else:
             part.add_note("convert-malformed", "there is no service of this name to depend on", on_key=True)
 
-    def _ordered(self) -> dict[str, int]:
+    def _order_workloads(self) -> dict[str, int]:
         """Workload → its place in an order in which dependencies come first."""
         try:
             order = [*TopologicalSorter(self._dependencies).static_order()]

@@ -213,7 +213,7 @@ class _Deployment:
         service = self.name if name == primary else f"{self.name}-{name}"
         hosts = role if isinstance(role.value, list) else role.fields.get("hosts", role._replace(value=[]))
         # Each role has all that the root has: a small file can stand for more than fits.
-        if not self._budget.allows(*self._shared, role.origin.noted(self._notes)):
+        if not self._budget.allows(*self._shared, role.origin.make_note_adder(self._notes)):
             return
         definition = self._common(service, role, [self._root.fields.get("env"), role.fields.get("env")])
         definition["image"] = self._image(self._root)

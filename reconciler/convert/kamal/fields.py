@@ -48,10 +48,20 @@ CARRIED = {
 }
 """Form of a field → its counterpart."""
 
-SAME_HERE = frozenset((
-    "aliases", "allow_empty_roles", "hooks_output", "minimum_version", "output", "readiness_delay",
-    "retain_containers", "run_directory", "ssh", "sshkit",
-))  # fmt: skip
+SAME_HERE = frozenset(
+    (
+        "aliases",
+        "allow_empty_roles",
+        "hooks_output",
+        "minimum_version",
+        "output",
+        "readiness_delay",
+        "retain_containers",
+        "run_directory",
+        "ssh",
+        "sshkit",
+    )
+)
 """Fields of the root that only concern the program kamal; they are left out without a remark, as `x-` fields are."""
 
 _PULL = "link a docker secret from the GVC: spec.pullSecretLinks"

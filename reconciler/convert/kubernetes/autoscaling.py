@@ -21,7 +21,7 @@ class Scalers:
             target["apiVersion"].text()
             kind, name = target["kind"].text(), target["name"].text()
             if bundle.find(kind, item.namespace, name) is None:
-                item.root.ignored()
+                item.root.ignore()
                 target["name"].add_note("convert-missing", f"{kind} {name}, which it scales, is not among the files")
             self._scalers[kind, item.namespace, name] = item
 
@@ -74,7 +74,7 @@ def _cpu_target(spec: TrackedValue) -> tuple[TrackedValue, int] | None:
         return _get_percentage(spec["targetCPUUtilizationPercentage"])
     for metric in spec["metrics"].items():
         if metric.peek("type") != "Resource" or metric["resource"]["name"].text() != "cpu":
-            metric.ignored()
+            metric.ignore()
             metric.add_note("convert-left-out", f"workloads do not scale by {_describe_metric(metric)}; it is left out")
             continue
         metric["type"].text()

@@ -103,7 +103,7 @@ class Bundle:
         if not isinstance(value, dict) or "kind" not in value or "apiVersion" not in value:
             _refuse_document(root)
             return
-        kind, group = root["kind"].required(), root["apiVersion"].required().rpartition("/")[0]
+        kind, group = root["kind"].require_text(), root["apiVersion"].require_text().rpartition("/")[0]
         meant = group in GROUPS.get(kind, ())
         item = Item(kind, root["metadata"]["namespace"].text(), _find_name(root["metadata"], meant), root, meant)
         key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
@@ -121,7 +121,7 @@ def _find_name(metadata: TrackedValue, needed: bool) -> str:
     """The name, else the prefix of names that a cluster generates."""
     generated = metadata["generateName"].text().rstrip("-")
     if metadata["name"] or not generated:
-        return metadata["name"].required() if needed else metadata["name"].text()
+        return metadata["name"].require_text() if needed else metadata["name"].text()
     return generated
 
 
@@ -145,4 +145,4 @@ def _refuse_document(root: TrackedValue) -> None:
         root.add_note("convert-not-kubernetes", message, "remove it; `reconciler import` tidies manifests")
     else:
         root.add_note("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
-    root.ignored()
+    root.ignore()

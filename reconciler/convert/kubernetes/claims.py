@@ -42,11 +42,11 @@ class Claims:
                 self._sets[item.namespace, item.name] = self._add(item.root, item, (item.name,))
                 continue
             item.root.add_note("convert-owned", f"{item} belongs to a replica of {owner}, which creates it")
-            item.root.ignored()
+            item.root.ignore()
 
-    def mounted(self, user: Item, claim: TrackedValue) -> str:
+    def volume_set_for(self, user: Item, claim: TrackedValue) -> str:
         """The volume set for the claim that ``user`` mounts; a new one where another workload uses that already."""
-        name = claim.required()
+        name = claim.require_text()
         volumeset = self._sets.get((user.namespace, name))
         if volumeset is None:
             claim.add_note(
@@ -71,8 +71,8 @@ class Claims:
 
     def of_template(self, user: Item, template: TrackedValue) -> tuple[str, str]:
         """The name of a template of ``user``, and the name of its volume set."""
-        name = template["metadata"]["name"].required()
-        template["status"].ignored()
+        name = template["metadata"]["name"].require_text()
+        template["status"].ignore()
         for field in ("apiVersion", "kind"):
             template[field].text()
         return name, self._add(template, user, (f"{name}-{user.name}",)).name
@@ -89,7 +89,7 @@ class Claims:
         draft = make_draft(Kind.VOLUMESET, name, gvc, root, body)
         _note_shared_volume(spec)
         if spec["selector"]:
-            spec["selector"].ignored()
+            spec["selector"].ignore()
             spec["selector"].add_note("convert-left-out", "volumes cannot be selected by labels", on_key=True)
         self.drafts.append(draft)
         return draft

@@ -41,7 +41,7 @@ def convert_container(part: TrackedValue, pod: Pod, taken: set[str]) -> Converte
     mounts = pod.volumes.mounts(part)
     body: Body = {
         "name": _choose_name(part["name"], taken),
-        "image": with_registry(part["image"].required()),
+        "image": with_registry(part["image"].require_text()),
         "workingDir": part["workingDir"].text(),
         "command": command[0] if command else "",
         "args": [*command[1:], *part["args"].texts()],
@@ -60,7 +60,7 @@ def convert_container(part: TrackedValue, pod: Pod, taken: set[str]) -> Converte
 
 
 def _choose_name(part: TrackedValue, taken: set[str]) -> str:
-    original = part.required()
+    original = part.require_text()
     name = container_name(original) if original else ""
     if name in taken:
         part.add_note("convert-malformed", f"two containers have the name {original}")

@@ -85,7 +85,7 @@ def _set_aside(bundle: Bundle) -> None:
         else:
             remaining.append(item)
             continue
-        item.root.ignored()
+        item.root.ignore()
     bundle.restrict(remaining)
 
 

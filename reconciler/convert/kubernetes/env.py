@@ -33,7 +33,7 @@ class Readings:
 
     def secret(self, kind: str, named: TrackedValue, optional: TrackedValue) -> ConvertedSecret | None:
         """The secret for the ``kind`` that ``named`` names; None where it is optional and not among the files."""
-        name = named.required()
+        name = named.require_text()
         secret = self._secrets.find(kind, self._user.namespace, name)
         if secret is None and optional.flag():
             named.add_note("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
@@ -53,7 +53,7 @@ class Readings:
 
     def key(self, secret: ConvertedSecret, key: TrackedValue) -> str:
         """The URI of one key of a secret, with a note where the secret does not have it."""
-        name = key.required()
+        name = key.require_text()
         if secret.type and name not in secret.keys:
             key.add_note("convert-missing", f"the secret {secret.name} has no key {name}")
         return f"{SECRET_URI}{secret.name}.{name}"
@@ -81,7 +81,7 @@ def convert_variables(container: TrackedValue, readings: Readings) -> list[dict[
 
 def _list_own_variables(container: TrackedValue, readings: Readings) -> Iterator[ConvertedVariable]:
     for part in container["env"].items():
-        name, source = part["name"].required(), part["valueFrom"]
+        name, source = part["name"].require_text(), part["valueFrom"]
         if not source:
             yield ConvertedVariable(part, name, part["value"].text())
             continue
@@ -97,14 +97,14 @@ def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
     if form in _SOURCES:
         secret = readings.secret(_SOURCES[form], source["name"], source["optional"])
         if secret is None:
-            source.ignored()
+            source.ignore()
         return readings.key(secret, source["key"]) if secret else ""
     field = source["fieldPath"].text()
     source["apiVersion"].text()
     if form == "fieldRef" and field in _BUILT_IN:
         source.add_note("convert-changed", f"{field} becomes {_BUILT_IN[field]}, the name of the GVC")
         return _BUILT_IN[field]
-    source.ignored()
+    source.ignore()
     source.add_note(
         "convert-left-out",
         f"a variable from {form} {field} has no counterpart".replace("  ", " "),
@@ -121,7 +121,7 @@ def _list_imported_variables(container: TrackedValue, readings: Readings) -> Ite
             if form == "prefix":
                 continue
             if form not in _SOURCES:
-                source.ignored()
+                source.ignore()
                 source.add_note("convert-left-out", f"variables from {form} have no counterpart")
                 continue
             yield from _all_of(form, source, prefix, readings)

@@ -73,7 +73,7 @@ class PullSecrets:
     def note(self, user: Item, pod: TrackedValue, gvc: str) -> None:
         """Note the pull secrets of a pod and of its ServiceAccount."""
         for part in (*pod["imagePullSecrets"].items(), *self._of_account(user, pod)):
-            reference = part["name"].required()
+            reference = part["name"].require_text()
             secret = self._secrets.find("Secret", user.namespace, reference)
             name = secret.name if secret else make_valid_name(reference)
             if (gvc, name) not in self._noted:

@@ -83,7 +83,7 @@ class Domains:
             return True
         problem = f"{host.text()} is no full domain name" if host else "a rule for every host has no counterpart"
         (host or rule).add_note("convert-left-out", f"{problem}; the rule is left out", "name the host")
-        rule.ignored()
+        rule.ignore()
         return False
 
     def _route(self, item: Item, path: TrackedValue) -> tuple[Deployed, Body] | None:
@@ -92,7 +92,7 @@ class Domains:
     def _to(self, item: Item, backend: IngressBackend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
         """The route to ``backend``, and its workload; None, with a note, where there is no workload."""
         if not backend.name:
-            backend.part.ignored()
+            backend.part.ignore()
             backend.part.add_note(
                 "convert-left-out", "a backend that is no Service has no counterpart; the path is left out"
             )
@@ -100,7 +100,7 @@ class Domains:
         service = self._bundle.find("Service", item.namespace, backend.name)
         serving = self._serving.get((item.namespace, backend.name), [])
         if service is None or not serving:
-            path["backend"].ignored()
+            path["backend"].ignore()
             backend.part.add_note(
                 "convert-missing", f"no workload in these files serves {backend.name}; the path is left out"
             )

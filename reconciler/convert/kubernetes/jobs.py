@@ -71,7 +71,7 @@ def _convert_timing(spec: TrackedValue) -> Body:
 
 def _convert_cron_schedule(spec: TrackedValue) -> str:
     part = spec["schedule"]
-    schedule = convert_schedule(part.required())
+    schedule = convert_schedule(part.require_text())
     zone = schedule.zone or spec["timeZone"].text()
     if zone not in _UTC:
         (spec["timeZone"] or part).add_note(

@@ -24,7 +24,7 @@ class Volumes:
         self._user = user
         self._claims = claims
         self._readings = readings
-        self._volumes = {part["name"].required(): part for part in pod["volumes"].items()}
+        self._volumes = {part["name"].require_text(): part for part in pod["volumes"].items()}
         self._used: set[str] = set()
         self._claimed: dict[str, str] = {}
         self._scratched: dict[str, str] = {}
@@ -38,12 +38,12 @@ class Volumes:
         """Note volumes that cannot be mounted, and those that no container mounts."""
         for name, part in self._volumes.items():
             if name not in self._used and any(part.peek(form) is not None for form in _FORMS):
-                part.ignored()
+                part.ignore()
                 part.add_note("convert-left-out", f"no container mounts the volume {name}; it is left out")
             for form, source in part.fields():
                 if form == "name" or form in _FORMS:
                     continue
-                source.ignored()
+                source.ignore()
                 rule = "convert-host-path" if form == "hostPath" else "convert-left-out"
                 source.add_note(
                     rule,
@@ -54,7 +54,7 @@ class Volumes:
 
     def mounts(self, container: TrackedValue) -> list[ConvertedMount]:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
-        entries = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
+        entries = [(part, mount) for part in container["volumeMounts"].items() for mount in self._convert_mount(part)]
         accepted: list[ConvertedMount] = []
         paths = MountPaths()
         for part, mount in entries:
@@ -78,8 +78,8 @@ class Volumes:
                 "mount it at one path in all containers that share it",
             )
 
-    def _mounted(self, part: TrackedValue) -> Iterator[ConvertedMount]:
-        name, path = part["name"].required(), part["mountPath"].required()
+    def _convert_mount(self, part: TrackedValue) -> Iterator[ConvertedMount]:
+        name, path = part["name"].require_text(), part["mountPath"].require_text()
         if part["mountPropagation"].text("None") != "None":
             part["mountPropagation"].add_note("convert-left-out", "mounts are not propagated")
         at = f"/{path.strip('/')}"
@@ -92,7 +92,7 @@ class Volumes:
             volume = self._volumes[name]
             forms = [form for form in _FORMS if volume[form]]
             if not forms:
-                part.ignored()
+                part.ignore()
                 part.add_note("convert-mount", f"the volume {name} is left out, and so is this mount")
             for form in forms:
                 yield from _FORMS[form](self, part, volume[form], at)
@@ -111,9 +111,9 @@ class Volumes:
     def _claim(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         if source["readOnly"].flag():
             source["readOnly"].add_note("convert-changed", "the volume is writable here")
-        name = source["claimName"].required()
+        name = source["claimName"].require_text()
         if self._user.kind in JOBS:
-            part.ignored()
+            part.ignore()
             part.add_note(
                 "convert-mount",
                 f"{at} is left out: only stateful workloads mount volume sets, such as {name}",
@@ -121,7 +121,7 @@ class Volumes:
             )
             return
         if name not in self._claimed:
-            self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
+            self._claimed[name] = self._claims.volume_set_for(self._user, source["claimName"])
         yield from self._whole(part, f"{VOLUMESET_URI}{self._claimed[name]}", at)
 
     def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[ConvertedMount]:
@@ -160,12 +160,12 @@ class Volumes:
         if source.at not in self._chosen:
             chosen: dict[str, list[TrackedValue]] = {}
             for item in source["items"].items():
-                chosen.setdefault(item["path"].required().strip("/"), []).append(item["key"])
+                chosen.setdefault(item["path"].require_text().strip("/"), []).append(item["key"])
                 _note_file_mode(item["mode"])
             self._chosen[source.at] = chosen
         return self._chosen[source.at]
 
-    def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
+    def _convert_projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         _note_file_mode(source["defaultMode"])
         part["readOnly"].flag()
         sources = source["sources"].items()
@@ -173,7 +173,7 @@ class Volumes:
             for form, inner in tracked_value.fields():
                 kind = {"secret": "Secret", "configMap": "ConfigMap"}.get(form, "")
                 if not kind:
-                    inner.ignored()
+                    inner.ignore()
                     inner.add_note("convert-left-out", f"files from {form} have no counterpart", on_key=True)
                 elif len(sources) > 1 and not inner["items"].items():
                     yield from self._each(kind, inner, at)
@@ -194,7 +194,7 @@ _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[
     "emptyDir": Volumes._scratch,
     "secret": Volumes._secret,
     "configMap": Volumes._config,
-    "projected": Volumes._projected,
+    "projected": Volumes._convert_projected,
 }
 
 

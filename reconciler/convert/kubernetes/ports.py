@@ -78,7 +78,7 @@ def _list_declared_ports(container: TrackedValue) -> Iterator[_DeclaredPort]:
             continue
         number = part["containerPort"].number()
         if number is None:
-            part.ignored()
+            part.ignore()
             part.add_note("convert-malformed", "the field `containerPort` is missing")
         else:
             yield _DeclaredPort(part["containerPort"], number, part["name"].text())

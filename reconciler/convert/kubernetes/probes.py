@@ -19,14 +19,14 @@ def convert_probe(part: TrackedValue, names: Mapping[str, int]) -> Body | None:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")
     if not form:
-        part.ignored()
+        part.ignore()
         part.add_note("convert-malformed", "a probe has one of exec, httpGet, tcpSocket and grpc")
         return None
     body: Body | None = (
         {"exec": _convert_command(part["exec"])} if form == "exec" else _convert_network_probe(part[form], form, names)
     )
     if body is None:
-        part.ignored()
+        part.ignore()
         return None
     for field, bounds in PROBE_BOUNDS.items():
         value = part[field].number()
@@ -59,7 +59,7 @@ def _convert_network_probe(part: TrackedValue, form: str, names: Mapping[str, in
     asked: Body = {}
     if form == "httpGet":
         headers = [
-            {"name": tracked_value["name"].required(), "value": tracked_value["value"].text()}
+            {"name": tracked_value["name"].require_text(), "value": tracked_value["value"].text()}
             for tracked_value in part["httpHeaders"].items()
         ]
         path = part["path"].text()

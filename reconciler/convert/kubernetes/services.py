@@ -49,7 +49,7 @@ class Services:
         ranges = service.spec["loadBalancerSourceRanges"] if service.spec["type"].text() == "LoadBalancer" else None
         if (service.namespace, service.name) in self._entered:
             if ranges:
-                ranges.ignored()
+                ranges.ignore()
                 hint = "list the allowed addresses in firewallConfig.external.inboundAllowCIDR"
                 ranges.add_note(
                     "convert-changed", "an Ingress leads here too, so any address may send requests", hint, True
@@ -121,7 +121,7 @@ def other_transport(part: TrackedValue) -> bool:
     if transport.text("TCP") not in _OTHER_TRANSPORTS:
         return False
     transport.add_note("convert-left-out", f"{transport.text()} ports have no counterpart; the port is left out")
-    part.ignored()
+    part.ignore()
     return True
 
 

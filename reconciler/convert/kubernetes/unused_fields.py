@@ -90,24 +90,47 @@ INSTEAD = {
 """Replacements for fields that have no counterpart."""
 
 QUIET_ANNOTATIONS = (
-    "kubectl.kubernetes.io/", "deployment.kubernetes.io/", "meta.helm.sh/", "pv.kubernetes.io/", "checksum/",
-    "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner", "autoscaling.alpha.kubernetes.io/",
-    "batch.kubernetes.io/", "kubernetes.io/ingress.class",
-)  # fmt: skip
+    "kubectl.kubernetes.io/",
+    "deployment.kubernetes.io/",
+    "meta.helm.sh/",
+    "pv.kubernetes.io/",
+    "checksum/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/storage-provisioner",
+    "autoscaling.alpha.kubernetes.io/",
+    "batch.kubernetes.io/",
+    "kubernetes.io/ingress.class",
+)
 """Prefixes of annotations that tools write for their own use."""
 
 QUIET_LABELS = (
-    "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "job-name",
-    "batch.kubernetes.io/", "statefulset.kubernetes.io/", "apps.kubernetes.io/", "service.kubernetes.io/headless",
-)  # fmt: skip
+    "pod-template-hash",
+    "pod-template-generation",
+    "controller-revision-hash",
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/",
+    "statefulset.kubernetes.io/",
+    "apps.kubernetes.io/",
+    "service.kubernetes.io/headless",
+)
 """Prefixes of labels that a cluster writes itself."""
 
 BOOKKEEPING = frozenset(
     {
-        "creationTimestamp", "deletionGracePeriodSeconds", "generateName", "generation", "managedFields", "name",
-        "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "generateName",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
     }
-)  # fmt: skip
+)
 """Metadata that the cluster writes, and the name and namespace, which templates need not have."""
 
 _NEVER = frozenset({"status", "apiVersion", "kind"})

@@ -131,7 +131,7 @@ def _convert_containers(
     if not parts:
         pod.add_note("convert-malformed", "there is no container")
     for tracked_value in pod["initContainers"].items():
-        tracked_value.ignored()
+        tracked_value.ignore()
         tracked_value.add_note(
             "convert-init-container",
             f"the init container {tracked_value.peek('name')} has no counterpart and is left out",

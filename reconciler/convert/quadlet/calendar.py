@@ -8,10 +8,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 _SHORTHANDS = {
-    "minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00",
-    "weekly": "Mon *-*-* 00:00:00", "monthly": "*-*-01 00:00:00", "quarterly": "*-01,04,07,10-01 00:00:00",
-    "semiannually": "*-01,07-01 00:00:00", "annually": "*-01-01 00:00:00", "yearly": "*-01-01 00:00:00",
-}  # fmt: skip
+    "minutely": "*-*-* *:*:00",
+    "hourly": "*-*-* *:00:00",
+    "daily": "*-*-* 00:00:00",
+    "weekly": "Mon *-*-* 00:00:00",
+    "monthly": "*-*-01 00:00:00",
+    "quarterly": "*-01,04,07,10-01 00:00:00",
+    "semiannually": "*-01,07-01 00:00:00",
+    "annually": "*-01-01 00:00:00",
+    "yearly": "*-01-01 00:00:00",
+}
 _NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _DAYS = {name: number for number, day in enumerate(_NAMES) for name in (day, day[:3])}
 _UTC = ("UTC", "Etc/UTC", "Z")

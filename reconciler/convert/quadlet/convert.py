@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.convert.budget import MOST_VALUES, Budget
+from reconciler.convert.budget import Budget
 from reconciler.convert.compose.convert import convert_project as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import CONTROL, Node, NodeOrigin, collect_origins, get_plain_value, make_node
+from reconciler.convert.compose.nodes import Node, NodeOrigin, collect_origins, get_plain_value, make_node
 from reconciler.convert.compose.project import Addition, FileReader, Project, no_file
-from reconciler.convert.compose.shell_words import split_words
+from reconciler.convert.compose.shell_words import read_json_words, split_words
 from reconciler.convert.drafts import Converted
 from reconciler.convert.names import make_valid_name
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.calendar import Times, merge_times, read_times
-from reconciler.convert.quadlet.fields import check_unused_entries, origin_of
-from reconciler.convert.quadlet.units import Unit, UnitEntry, drop_in_directories, read_unit, with_drop_ins
-from reconciler.documents.recognition import DROP_IN
+from reconciler.convert.quadlet.fields import (
+    ARGUMENTS,
+    HEALTH_CHECKS,
+    LISTS,
+    PAIRS,
+    TEXTS,
+    check_unused_entries,
+    origin_of,
+)
+from reconciler.convert.quadlet.units import Unit, UnitEntry
 from reconciler.errors import OutsideFileError, UnreadableFileError
-from reconciler.model.finding import Finding, Severity
 from reconciler.printable import is_name
 
 _GVC = "default"
 _SPECIFIER = re.compile("%([^%])")
 _WAITS = ("After", "Requires", "Wants", "BindsTo")
 _PERCENT = re.compile(r"([0-9]{1,7})(?:\.[0-9]+)?%")
-_TEXTS = {
-    "Entrypoint": "entrypoint", "Exec": "command", "Memory": "mem_limit", "StopTimeout": "stop_grace_period",
-    "WorkingDir": "working_dir",
-}  # fmt: skip
-_LISTS = {"ExposeHostPort": "expose", "PublishPort": "ports", "Tmpfs": "tmpfs", "Volume": "volumes"}
-_PAIRS = {"Environment": "environment", "Label": "labels"}
-_HEALTH = {
-    "HealthInterval": "interval", "HealthRetries": "retries", "HealthStartPeriod": "start_period",
-    "HealthTimeout": "timeout",
-}  # fmt: skip
-_ARGUMENTS = {"--cpus": "cpus", "--memory": "mem_limit", "-m": "mem_limit"}
 _WORDING = {
     "set deploy.resources.limits": "set Memory, and --cpus in PodmanArgs",
     "expose names ports": "ExposeHostPort names ports",
@@ -50,42 +44,13 @@ _WORDING = {
 """Words about compose files in suggestions, and those about quadlets."""
 
 
-def read_units(contents: Mapping[str, bytes]) -> tuple[list[Unit], list[Finding]]:
-    """The units of files with the entries of their drop-ins, and findings for what is no entry or of no unit."""
-    read = [read_unit(path, raw) for path, raw in contents.items()]
-    findings = [Finding.at(unit.path, fault) for unit in read for fault in unit.faults]
-    units = [unit for unit in read if unit.suffix != DROP_IN]
-    drop_ins = {unit.path: unit for unit in read if unit.suffix == DROP_IN}
-    used = {directory for unit in units for directory in drop_in_directories(unit.path)}
-    for path in drop_ins:
-        if posixpath.dirname(path) not in used:
-            message = "there is no unit of this drop-in among the files; it is left out"
-            findings.append(Finding(path, 1, 1, "convert-missing", Severity.WARNING, message, "name the unit too"))
-    return [*_merge_drop_ins(units, drop_ins, findings)] if drop_ins else units, findings
-
-
-def _merge_drop_ins(units: Sequence[Unit], drop_ins: Mapping[str, Unit], findings: list[Finding]) -> Iterator[Unit]:
-    """``units`` with their drop-ins, of which one may be that of all units: a few lines stand for many."""
-    count = 0
-    by_directory: dict[str, list[Unit]] = {}
-    for path, drop_in in drop_ins.items():
-        by_directory.setdefault(posixpath.dirname(path), []).append(drop_in)
-    for unit in units:
-        whole = with_drop_ins(unit, by_directory)
-        count += len(whole.entries) - len(unit.entries)
-        if count > MOST_VALUES:
-            words = f"with the drop-ins of this unit, the files have more than {MOST_VALUES:,} entries"
-            findings.append(
-                Finding(unit.path, 1, 1, "convert-too-large", Severity.ERROR, words, "convert fewer at once")
-            )
-            return
-        yield whole
-
-
 def convert_units(
-    units: Sequence[Unit], contents: Mapping[str, bytes], gvc: str = "",
-    open_project: Callable[[str], FileReader] = lambda _: no_file, budget: Budget | None = None,
-) -> Converted:  # fmt: skip
+    units: Sequence[Unit],
+    contents: Mapping[str, bytes],
+    gvc: str = "",
+    open_project: Callable[[str], FileReader] = lambda _: no_file,
+    budget: Budget | None = None,
+) -> Converted:
     """Manifests for the containers and volumes of ``units``, in the GVC ``gvc``.
 
     Files that they name are read if they are in the directory of a unit. The notes name everything that is not
@@ -122,8 +87,13 @@ class _Units:
         self._notes: list[ConversionNote] = []
         for unit in units:
             if self._units.setdefault(f"{unit.name}{unit.suffix}", unit) is not unit:
-                self._note(unit, None, "convert-duplicate", "a unit of this name is in another directory too",
-                           "convert the directories one by one")  # fmt: skip
+                self._note(
+                    unit,
+                    None,
+                    "convert-duplicate",
+                    "a unit of this name is in another directory too",
+                    "convert the directories one by one",
+                )
         self._budget = budget
         self._services: dict[str, Node] = {}
         self._volumes: dict[str, Node] = {}
@@ -136,12 +106,12 @@ class _Units:
         """The project, with the notes about everything that has no counterpart."""
         containers = {name: unit for name, unit in self._units.items() if unit.suffix == ".container"}
         for file, unit in containers.items():
-            self._names[file] = self._free(self._named(unit, "Container", "ContainerName"), file)
+            self._names[file] = self._free(self._choose_name(unit, "Container", "ContainerName"), file)
         for unit in self._units.values():
             if unit.suffix == ".timer":
                 self._add_timer(unit)
         for unit in self._units.values():
-            if self._budget.allows(len(unit.entries), 0, origin_of(unit).noted(self._notes)):
+            if self._budget.allows(len(unit.entries), 0, origin_of(unit).make_note_adder(self._notes)):
                 self._add(unit)
             self._notes.extend(check_unused_entries(unit) if unit.suffix not in (".kube", ".build") else ())
         self._add_pods()
@@ -172,16 +142,28 @@ class _Units:
         elif unit.suffix in (".kube", ".build"):
             rule = "compose-build" if unit.suffix == ".build" else "convert-left-out"
             what = "the image must be built and pushed" if unit.suffix == ".build" else "a .kube unit is left out"
-            self._note(unit, None, rule, what, "reconciler convert takes the file that its Yaml names"
-                       if unit.suffix == ".kube" else "podman build, then podman push")  # fmt: skip
+            self._note(
+                unit,
+                None,
+                rule,
+                what,
+                "reconciler convert takes the file that its Yaml names"
+                if unit.suffix == ".kube"
+                else "podman build, then podman push",
+            )
 
     def _add_timer(self, timer: Unit) -> None:
         """Remember the timer of a container among the files."""
         entry = timer.last("Timer", "Unit")
         file = f"{(entry.value if entry else timer.name).removesuffix('.service')}.container"
         if file not in self._names:
-            self._note(timer, entry, "convert-left-out", "no container among the files has this timer; it is left out",
-                       "name the .container of the same name too")  # fmt: skip
+            self._note(
+                timer,
+                entry,
+                "convert-left-out",
+                "no container among the files has this timer; it is left out",
+                "name the .container of the same name too",
+            )
         elif self._timers.setdefault(file, timer) is not timer:
             self._note(timer, entry, "convert-left-out", "another timer starts this container; this one is left out")
 
@@ -192,30 +174,40 @@ class _Units:
             times = read_times(entry.value)
             both = times and merge_times([*merged, times])
             if times is None or both is None or not both.schedule:
-                self._note(timer, entry, "convert-left-out", "cron has no equal of this; the workload runs on demand",
-                           "set job.schedule of the workload")  # fmt: skip
+                self._note(
+                    timer,
+                    entry,
+                    "convert-left-out",
+                    "cron has no equal of this; the workload runs on demand",
+                    "set job.schedule of the workload",
+                )
                 return ""
             if times.is_local:
-                self._note(timer, entry, "convert-changed", "schedules are in UTC, not in the time of the machine",
-                           "change the hours of the schedule")  # fmt: skip
+                self._note(
+                    timer,
+                    entry,
+                    "convert-changed",
+                    "schedules are in UTC, not in the time of the machine",
+                    "change the hours of the schedule",
+                )
             merged = [both]
         return merged[0].schedule if merged else ""
 
     def _add_container(self, unit: Unit) -> None:
         name = self._names[f"{unit.name}{unit.suffix}"]
         definition: dict[str, Any] = {}
-        for key, field in _TEXTS.items():
+        for key, field in TEXTS.items():
             if entry := unit.last("Container", key):
-                value = _json_list(entry.value) or self._plain(unit, entry)
+                value = read_json_words(entry.value) or self._plain(unit, entry)
                 seconds = "s" if key == "StopTimeout" and entry.value.isdecimal() else ""
                 definition[field] = make_node(
                     f"{value}{seconds}" if isinstance(value, str) else value, origin_of(unit, entry)
                 )
-        for key, field in _LISTS.items():
+        for key, field in LISTS.items():
             definition[field] = [
                 make_node(self._plain(unit, entry), origin_of(unit, entry)) for entry in unit.of("Container", key)
             ]
-        for key, field in _PAIRS.items():
+        for key, field in PAIRS.items():
             definition[field] = self._pairs(unit, "Container", key)
         self._add_image(unit, definition)
         self._add_health(unit, definition)
@@ -256,10 +248,10 @@ class _Units:
     def _add_health(self, unit: Unit, definition: dict[str, Any]) -> None:
         check: dict[str, Any] = {}
         if entry := unit.last("Container", "HealthCmd"):
-            words = _json_list(entry.value)
+            words = read_json_words(entry.value)
             test: Any = ["CMD", *words] if words else self._plain(unit, entry)
             check["test"] = make_node(["NONE"] if entry.value == "none" else test, origin_of(unit, entry))
-            for key, field in _HEALTH.items():
+            for key, field in HEALTH_CHECKS.items():
                 if setting := unit.last("Container", key):
                     check[field] = make_node(setting.value, origin_of(unit, setting))
             definition["healthcheck"] = check
@@ -279,8 +271,8 @@ class _Units:
         for entry in unit.of("Container", "PodmanArgs"):
             words = iter([part for word in self._words(unit, entry) for part in _split_option(word)])
             for word in words:
-                if word in _ARGUMENTS:
-                    definition[_ARGUMENTS[word]] = make_node(next(words, ""), origin_of(unit, entry))
+                if word in ARGUMENTS:
+                    definition[ARGUMENTS[word]] = make_node(next(words, ""), origin_of(unit, entry))
                 elif word.startswith("-"):
                     self._note(unit, entry, "convert-left-out", "an argument of podman has no counterpart")
 
@@ -290,8 +282,13 @@ class _Units:
             path = entry.value
             if path.startswith(("/", "~", "%")) and not self._is_readable(path):
                 way = "" if path.startswith("%") else "--allow-outside reads it; else "
-                self._note(unit, entry, "convert-left-out", "an env file of the machine is left out",
-                           f"{way}put it beside the unit")  # fmt: skip
+                self._note(
+                    unit,
+                    entry,
+                    "convert-left-out",
+                    "an env file of the machine is left out",
+                    f"{way}put it beside the unit",
+                )
                 continue
             origin = origin_of(unit, entry)
             yield make_node({"path": self._plain(unit, entry), "required": False, "format": "raw"}, origin)
@@ -365,7 +362,7 @@ class _Units:
             self._add_to_first(pod, members)
             for entry in pod.of("Pod", "Network"):
                 self._note_network(pod, entry)
-            self._groups[self._free(self._named(pod, "Pod", "PodName"), file)] = members
+            self._groups[self._free(self._choose_name(pod, "Pod", "PodName"), file)] = members
         for file, unit in self._units.items():
             if unit.suffix == ".pod" and file not in groups:
                 self._note(unit, None, "convert-left-out", "no container belongs to this pod; it is left out")
@@ -381,8 +378,13 @@ class _Units:
                 former = first.fields[field].items if field in first.fields else []
                 first.fields[field] = first._replace(value=[*former, *added])
             for entry in entries if members[1:] else ():
-                self._note(pod, entry, "convert-changed", f"this belongs to the container {members[0]}",
-                           "move it to the container that uses it")  # fmt: skip
+                self._note(
+                    pod,
+                    entry,
+                    "convert-changed",
+                    f"this belongs to the container {members[0]}",
+                    "move it to the container that uses it",
+                )
         if description := pod.last("Unit", "Description"):
             own = self._additions[members[0]]
             self._additions[members[0]] = own._replace(description=description.value)
@@ -399,8 +401,13 @@ class _Units:
             else:
                 target = fields.get("target") or name.strip()
                 mounted[target if target.startswith("/") else f"/run/secrets/{target}"] = secret
-            self._note(unit, entry, "convert-missing", f"the opaque secret {secret} must exist",
-                       f"write a manifest of kind secret, of type opaque, with the name {secret}")  # fmt: skip
+            self._note(
+                unit,
+                entry,
+                "convert-missing",
+                f"the opaque secret {secret} must exist",
+                f"write a manifest of kind secret, of type opaque, with the name {secret}",
+            )
         description = unit.last("Unit", "Description")
         return Addition(variables, mounted, {}, description.value if description else "")
 
@@ -440,7 +447,7 @@ class _Units:
             )
         return entry.value.replace("%%", "%")
 
-    def _named(self, unit: Unit, section: str, key: str) -> str:
+    def _choose_name(self, unit: Unit, section: str, key: str) -> str:
         entry = unit.last(section, key)
         if entry is None:
             return unit.name.rstrip("@")
@@ -458,8 +465,13 @@ class _Units:
     def _note_network(self, unit: Unit, entry: UnitEntry) -> None:
         is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
         rule, what = ("convert-left-out", "this network") if is_own else ("compose-network", "`Network`")
-        self._note(unit, entry, rule, f"{what} has no counterpart", "workloads of a GVC share one network; "
-                   "firewallConfig decides who reaches a workload")  # fmt: skip
+        self._note(
+            unit,
+            entry,
+            rule,
+            f"{what} has no counterpart",
+            "workloads of a GVC share one network; firewallConfig decides who reaches a workload",
+        )
 
     def _note(self, unit: Unit, entry: UnitEntry | None, rule: str, message: str, suggestion: str = "") -> None:
         self._notes.append(origin_of(unit, entry).note(rule, message, suggestion))
@@ -469,23 +481,3 @@ def _split_option(word: str) -> Iterable[str]:
     """``--memory=1g`` in its two words."""
     name, sign, value = word.partition("=")
     return (name, value) if sign and word.startswith("-") else (word,)
-
-
-def _json_list(text: str) -> list[str]:
-    """The texts of a JSON list; empty where ``text`` is none."""
-    if not text.startswith("["):
-        return []
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return (
-        parsed
-        if isinstance(parsed, list) and all(isinstance(value, str) and _is_text(value) for value in parsed)
-        else []
-    )
-
-
-def _is_text(text: str) -> bool:
-    """Whether a manifest can have ``text``: JSON has escapes for halves of characters and controls."""
-    return not CONTROL.search(text) and not any("\ud800" <= character <= "\udfff" for character in text)

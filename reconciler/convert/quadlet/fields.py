@@ -57,13 +57,50 @@ CARRIED = {
 }
 """Section and key → its counterpart."""
 
-SAME_HERE = frozenset((
-    "Container.EnvironmentHost", "Container.Notify", "Container.Pull", "Container.ServiceName", "Image.Image",
-    "Pod.ServiceName", "Quadlet.DefaultDependencies", "Service.Restart", "Service.RestartSec", "Service.Slice",
-    "Service.TimeoutStartSec", "Service.TimeoutStopSec", "Timer.AccuracySec", "Unit.Before", "Unit.Documentation",
-    "Unit.PartOf", "Unit.RequiresMountsFor", "Unit.SourcePath", "Unit.StartLimitBurst", "Unit.StartLimitIntervalSec",
-    "Volume.Copy", "Volume.ServiceName",
-))  # fmt: skip
+TEXTS = {
+    "Entrypoint": "entrypoint",
+    "Exec": "command",
+    "Memory": "mem_limit",
+    "StopTimeout": "stop_grace_period",
+    "WorkingDir": "working_dir",
+}
+LISTS = {"ExposeHostPort": "expose", "PublishPort": "ports", "Tmpfs": "tmpfs", "Volume": "volumes"}
+PAIRS = {"Environment": "environment", "Label": "labels"}
+HEALTH_CHECKS = {
+    "HealthInterval": "interval",
+    "HealthRetries": "retries",
+    "HealthStartPeriod": "start_period",
+    "HealthTimeout": "timeout",
+}
+ARGUMENTS = {"--cpus": "cpus", "--memory": "mem_limit", "-m": "mem_limit"}
+"""Keys of containers, and options of Podman, with the fields of a service in a compose file that they become."""
+
+SAME_HERE = frozenset(
+    (
+        "Container.EnvironmentHost",
+        "Container.Notify",
+        "Container.Pull",
+        "Container.ServiceName",
+        "Image.Image",
+        "Pod.ServiceName",
+        "Quadlet.DefaultDependencies",
+        "Service.Restart",
+        "Service.RestartSec",
+        "Service.Slice",
+        "Service.TimeoutStartSec",
+        "Service.TimeoutStopSec",
+        "Timer.AccuracySec",
+        "Unit.Before",
+        "Unit.Documentation",
+        "Unit.PartOf",
+        "Unit.RequiresMountsFor",
+        "Unit.SourcePath",
+        "Unit.StartLimitBurst",
+        "Unit.StartLimitIntervalSec",
+        "Volume.Copy",
+        "Volume.ServiceName",
+    )
+)
 """Keys that only say how systemd starts a unit, or that describe what the platform does; they are left out without a
 remark, as all of `[Install]` and `X-` sections are."""
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.documents.recognition import UNIT_SUFFIXES
-from reconciler.model.finding import Fault, Pointer
+from reconciler.convert.budget import MOST_VALUES
+from reconciler.documents.recognition import DROP_IN, UNIT_SUFFIXES
+from reconciler.model.finding import Fault, Finding, Pointer, Severity
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot have, even escaped."""
@@ -107,6 +108,38 @@ def read_unit(path: str, raw: bytes) -> Unit:
     entries = [entry._replace(path=path) for entry, _ in _list_entries(_decode_text(raw), faults)]
     stem, suffix = posixpath.splitext(posixpath.basename(path))
     return Unit(path, stem, suffix, entries, faults)
+
+
+def read_units(contents: Mapping[str, bytes]) -> tuple[list[Unit], list[Finding]]:
+    """The units of files with the entries of their drop-ins, and findings for what is no entry or of no unit."""
+    read = [read_unit(path, raw) for path, raw in contents.items()]
+    findings = [Finding.at(unit.path, fault) for unit in read for fault in unit.faults]
+    units = [unit for unit in read if unit.suffix != DROP_IN]
+    drop_ins = {unit.path: unit for unit in read if unit.suffix == DROP_IN}
+    used = {directory for unit in units for directory in drop_in_directories(unit.path)}
+    for path in drop_ins:
+        if posixpath.dirname(path) not in used:
+            message = "there is no unit of this drop-in among the files; it is left out"
+            findings.append(Finding(path, 1, 1, "convert-missing", Severity.WARNING, message, "name the unit too"))
+    return [*_merge_drop_ins(units, drop_ins, findings)] if drop_ins else units, findings
+
+
+def _merge_drop_ins(units: Sequence[Unit], drop_ins: Mapping[str, Unit], findings: list[Finding]) -> Iterator[Unit]:
+    """``units`` with their drop-ins, of which one may be that of all units: a few lines stand for many."""
+    count = 0
+    by_directory: dict[str, list[Unit]] = {}
+    for path, drop_in in drop_ins.items():
+        by_directory.setdefault(posixpath.dirname(path), []).append(drop_in)
+    for unit in units:
+        whole = with_drop_ins(unit, by_directory)
+        count += len(whole.entries) - len(unit.entries)
+        if count > MOST_VALUES:
+            words = f"with the drop-ins of this unit, the files have more than {MOST_VALUES:,} entries"
+            findings.append(
+                Finding(unit.path, 1, 1, "convert-too-large", Severity.ERROR, words, "convert fewer at once")
+            )
+            return
+        yield whole
 
 
 def _decode_text(raw: bytes) -> str:

@@ -87,9 +87,9 @@ class _Editor:
         if not isinstance(root, MappingNode):
             raise _UnwrittenEditError
         self._edit_mapping(root, old, new, _refuse_value)
-        return self._applied(0, len(self._text), self._changes)
+        return self._apply_changes(0, len(self._text), self._changes)
 
-    def _applied(self, start: int, end: int, changes: Sequence[_Change]) -> str:
+    def _apply_changes(self, start: int, end: int, changes: Sequence[_Change]) -> str:
         """The text from ``start`` to ``end`` with ``changes`` in it."""
         pieces = []
         for change in sorted(changes, key=lambda change: change[:2]):
@@ -242,7 +242,7 @@ class _Editor:
                 text = "\n".join(self._lines([value], items[0].dash))
             else:
                 self._edit(items[origin].node, old[origin], value, self._item_writer(items[origin]))
-                text = self._applied(ends[origin], ends[origin + 1], self._changes)
+                text = self._apply_changes(ends[origin], ends[origin + 1], self._changes)
             texts.append(text.removesuffix("\n"))
         self._changes = others
         self._change(ends[0], ends[-1], "\n".join(texts) + "\n" * self._text[: ends[-1]].endswith("\n"))

@@ -33,7 +33,7 @@ class MemberLayout(NamedTuple):
         lead = others[0].lead if others else first.lead if "\n" in first.lead else " "
         return cls(first.lead, lead, first.trail if others else "", members[-1].trail)
 
-    def joined(self, members: Sequence[Member]) -> str:
+    def join_members(self, members: Sequence[Member]) -> str:
         """The text between the brackets with ``members``, one at least."""
         last = len(members) - 1
         return ",".join(
@@ -73,11 +73,11 @@ class JsonEditor:
             above = indent
         return "  "
 
-    def edited(self, node: TextNode, old: Any, new: Any) -> str:
+    def edit(self, node: TextNode, old: Any, new: Any) -> str:
         """The text of ``node``, whose value is ``old``, with the value ``new``."""
-        return self._edited(node, old, new, self._line_start(node))
+        return self._edit(node, old, new, self._line_start(node))
 
-    def dumped(self, value: Any, lead: str) -> str:
+    def dump(self, value: Any, lead: str) -> str:
         """The text of a new ``value`` that ``lead`` stands before: on several lines if it is on a line of its own."""
         if "\n" not in lead:
             return json.dumps(value, ensure_ascii=self._is_ascii)
@@ -90,7 +90,7 @@ class JsonEditor:
         inside = written[:-1].rstrip(" \t\r\n")
         return written[len(inside) : -1]
 
-    def _edited(self, node: TextNode, old: Any, new: Any, lead: str) -> str:
+    def _edit(self, node: TextNode, old: Any, new: Any, lead: str) -> str:
         if json.dumps(old) == json.dumps(new):
             return self._text[node.start : node.end]
         if (
@@ -102,7 +102,7 @@ class JsonEditor:
             return self._edited_mapping(node, old, new)
         if isinstance(node, SequenceNode) and isinstance(old, list) and isinstance(new, list):
             return self._edited_list(node, old, new, lead)
-        return self.dumped(new, lead)
+        return self.dump(new, lead)
 
     def _edited_mapping(self, node: MappingNode, old: dict[str, Any], new: dict[str, Any]) -> str:
         entries = node.by_name()
@@ -112,31 +112,31 @@ class JsonEditor:
         colon = self._text[node.entries[0].key.end : node.entries[0].value.start]
         written = [
             former[name]._replace(
-                body=self._text[key.start : value.start] + self._edited(value, old[name], new[name], layout.lead)
+                body=self._text[key.start : value.start] + self._edit(value, old[name], new[name], layout.lead)
             )
             for name, (key, value) in entries.items()
             if name in new
         ]
         written += [
-            Member(layout.lead, f"{self.dumped(name, '')}{colon}{self.dumped(value, layout.lead)}", layout.trail)
+            Member(layout.lead, f"{self.dump(name, '')}{colon}{self.dump(value, layout.lead)}", layout.trail)
             for name, value in new.items()
             if name not in entries
         ]
-        return "{" + layout.joined(written) + "}"
+        return "{" + layout.join_members(written) + "}"
 
     def _edited_list(self, node: SequenceNode, old: list[Any], new: list[Any], lead: str) -> str:
         origins = find_origins(old, new)
         if not node.items or all(origin is None for origin in origins):
-            return self.dumped(new, lead)
+            return self.dump(new, lead)
         members = split_members(self._text, node.start, node.end, [(item.start, item.end) for item in node.items])
         layout, items = MemberLayout.of(members), []
         for value, origin in zip(new, origins, strict=True):
             if origin is None:
-                items.append(Member(layout.lead, self.dumped(value, layout.lead), layout.trail))
+                items.append(Member(layout.lead, self.dump(value, layout.lead), layout.trail))
             else:
-                body = self._edited(node.items[origin], old[origin], value, layout.lead)
+                body = self._edit(node.items[origin], old[origin], value, layout.lead)
                 items.append(members[origin]._replace(body=body))
-        return "[" + layout.joined(items) + "]"
+        return "[" + layout.join_members(items) + "]"
 
 
 class JsonDocuments:
@@ -169,12 +169,12 @@ class JsonDocuments:
         """The whole text, "" without any document."""
         if self._layout is None or not self._members:
             return ""
-        inside = self._layout.joined([*self._members.values()])
+        inside = self._layout.join_members([*self._members.values()])
         return self._text[: self._start + 1] + inside + self._text[self._end - 1 :]
 
     def replace(self, number: int, old: Any, new: Any) -> bool:
         """Write document ``number``, whose value is ``old``, with the value ``new``; whether that changes the text."""
-        body = self._editors[number].edited(self._nodes[number], old, new)
+        body = self._editors[number].edit(self._nodes[number], old, new)
         is_changed = body != self._members[number].body
         if is_changed:
             # Its values are at other places now, in a text of its own.

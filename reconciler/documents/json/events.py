@@ -166,7 +166,7 @@ class JsonEvents:
     def _key(self) -> Any:
         if self._sign() != '"':
             self._refuse("here is no key in double quotes", 'write "KEY": VALUE')
-        key = self._quoted()
+        key = self._read_quoted()
         if self._sign() != ":":
             self._refuse("here is no colon after a key", 'write "KEY": VALUE')
         self._at += 1
@@ -174,7 +174,7 @@ class JsonEvents:
 
     def _scalar(self, sign: str) -> Any:
         if sign == '"':
-            return self._quoted()
+            return self._read_quoted()
         match = _WORD.match(self._text, self._at)
         if match is None:
             if _INFINITE.match(self._text, self._at):
@@ -184,16 +184,16 @@ class JsonEvents:
         self._at = match.end()
         return ScalarEvent(None, None, (True, False), match[0], start, self._mark(), None)
 
-    def _quoted(self) -> Any:
+    def _read_quoted(self) -> Any:
         start = self._mark()
         match = _TEXT.match(self._text, self._at)
         if match is not None:
             value, self._at = match[1], match.end()
         else:
-            value, self._at = self._escaped()
+            value, self._at = self._read_escaped()
         return ScalarEvent(None, None, (False, True), value, start, self._mark(), '"')
 
-    def _escaped(self) -> tuple[str, int]:
+    def _read_escaped(self) -> tuple[str, int]:
         """The text with escapes that begins here, and where it ends."""
         begin = self._at
         try:

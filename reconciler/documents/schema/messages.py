@@ -95,7 +95,7 @@ def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) ->
     *around, name = breach.path
     holder = next(islice(schemas_at(schema, tuple(around)), len(around), None), None)
     required = name in holder.get("required", ()) if holder else False
-    return breach._replace(written=places.written(breach.path), required=required)
+    return breach._replace(written=places.written_text(breach.path), required=required)
 
 
 def _get_named_rule(breach: SchemaError) -> str:

@@ -14,8 +14,23 @@ LONGEST = 60
 """Characters of a text that may be corrected; a longer one is no typing error."""
 
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-zA-Z]*)", re.ASCII)
-_IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024,
-                 "t": 1024**2, "tb": 1024**2, "ti": 1024**2, "k": 1 / 1024, "kb": 1 / 1024, "ki": 1 / 1024}  # fmt: skip
+_IN_MEBIBYTES = {
+    "": 1,
+    "m": 1,
+    "mb": 1,
+    "mi": 1,
+    "mib": 1,
+    "g": 1024,
+    "gb": 1024,
+    "gi": 1024,
+    "gib": 1024,
+    "t": 1024**2,
+    "tb": 1024**2,
+    "ti": 1024**2,
+    "k": 1 / 1024,
+    "kb": 1 / 1024,
+    "ki": 1 / 1024,
+}
 _MEBIBYTE = 1 << 20
 _CONTAINERS = {"array": "write a list", "object": "write a mapping"}
 _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})

@@ -98,13 +98,13 @@ class Checker:
             self._dialect = Sparing(self.schema)
         return list(islice((breach for breach in list_breaches(self._dialect, value) if not but(breach.path)), MOST))
 
-    def phrased(self, schema_errors: list[SchemaError], places: Positions) -> list[Fault]:
+    def phrase_errors(self, schema_errors: list[SchemaError], places: Positions) -> list[Fault]:
         """Breaches of this schema as faults, sorted by position."""
         from reconciler.documents.schema.messages import to_faults
 
         return to_faults(schema_errors, self.schema, places)
 
-    def readvised(self, faults: list[Fault], value: object, places: Positions) -> list[Fault]:
+    def renew_advice(self, faults: list[Fault], value: object, places: Positions) -> list[Fault]:
         """``faults`` in a partial document ``value``, with advice on ambiguous scalars that fits their fields."""
         from reconciler.documents.schema.dialect import schemas_at
         from reconciler.documents.schema.suggestions import suggest_spelling
@@ -112,7 +112,7 @@ class Checker:
         advice = {}
         for at in unreadable_paths(value):
             *_, schema = reached = list(schemas_at(self.schema, at))
-            text = places.written(at)
+            text = places.written_text(at)
             if text is not None and len(reached) == len(at) + 1:
                 advice[places.value(at)] = suggest_spelling(text, schema)
         return [
@@ -124,7 +124,7 @@ class Checker:
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
         """The faults of ``value``, sorted by position; empty if it is valid."""
-        return self.phrased(self.breaches(value), places)
+        return self.phrase_errors(self.breaches(value), places)
 
 
 def is_valid(name: str, value: object) -> bool:

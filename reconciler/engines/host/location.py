@@ -99,7 +99,7 @@ class HostLocation:
             provisioner=self.provisioner,
             store=ReplicaStore(self.root / "replicas"),
             endpoints=self.endpoints,
-            probes=Prober(self.runtime, clock, self.signals.probed),
+            probes=Prober(self.runtime, clock, self.signals.report_probe),
             logs=self.collector,
             clock=clock,
             timing=Timing(host.termination_scale),
@@ -174,7 +174,7 @@ class HostLocation:
         """The replicas of a workload, including those that an earlier daemon left."""
         return self.controller.replicas(key)
 
-    def desired(self, key: Key) -> WorkloadSpec | None:
+    def find_desired_spec(self, key: Key) -> WorkloadSpec | None:
         """What its controller has to make of a workload; None if it is unknown or being deleted."""
         controller = self.controller.workloads.get(key)
         return controller.wanted if controller is not None else None
@@ -182,4 +182,4 @@ class HostLocation:
     def scalable(self) -> list[ReplicaTemplate]:
         """The newest template of each workload that can be scaled and is not being deleted."""
         scaled = ((key, it) for key, it in self.templates.newest.items() if it.desired.type is not Type.CRON)
-        return [template for key, template in scaled if self.desired(key) is not None]
+        return [template for key, template in scaled if self.find_desired_spec(key) is not None]

@@ -55,7 +55,7 @@ class LocationSignals:
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """Report an event that no step caused."""
         self._events.append(EngineEvent(key, reason, message))
-        self.changed(key if key.kind in OBSERVED else None)
+        self.report_change(key if key.kind in OBSERVED else None)
 
     def take_events(self) -> list[EngineEvent]:
         """The events since the last call, oldest first."""
@@ -63,7 +63,7 @@ class LocationSignals:
         self._events.clear()
         return events
 
-    def changed(self, key: Key | None = None) -> None:
+    def report_change(self, key: Key | None = None) -> None:
         """Report that an observation of ``key``, or (None) of anything here, may differ from the last one."""
         if key is None:
             self._all_changed = True
@@ -112,7 +112,7 @@ class LocationSignals:
         for part in self._parts:
             part.provide_images(key)
 
-    def probed(self, verdict: Verdict) -> None:
+    def report_probe(self, verdict: Verdict) -> None:
         """The verdict of a probe has changed."""
         for part in self._parts:
             part.on_verdict(verdict)

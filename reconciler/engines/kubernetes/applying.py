@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     TOOL,
     VERSION,
-    format_label,
+    namespace_name,
 )
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -86,7 +86,7 @@ class Owner(NamedTuple):
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
-        return format_label(f"{self.namespace_prefix}{gvc}")
+        return namespace_name(gvc, self.namespace_prefix)
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with ``labels`` is one of them."""
@@ -121,12 +121,7 @@ class ObjectApplier:
         return bool(due)
 
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
-        strangers = await self._find_strangers(key, due)
-        if strangers and not adopt:
-            raise _foreign(strangers[0], self._owner)
-        for stranger in strangers:
-            await self._take_over(stranger)
-        tried = await asyncio.gather(*(self._try(item) for item in due))
+        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
         for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
             await asyncio.gather(*(self._apply(trial) for trial in tried if _stage_of(trial.target.kind) == stage))
 
@@ -174,24 +169,41 @@ class ObjectApplier:
         marks = mirrored.annotations
         return marks.get(RENDERED) == _annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
-    async def _find_strangers(self, key: Key, items: Iterable[KubeObject]) -> list[KubeObject]:
-        """Objects with the ids of ``items`` that are not of ``key``: a watch with our labels shows none of others."""
-        unknown = [id_of(item) for item in items if not self._is_known(key, id_of(item))]
-        there = await asyncio.gather(*(self._api.get_metadata(target) for target in unknown))
-        strangers = []
-        for target, stranger in zip(unknown, there, strict=True):
-            if stranger is None:
-                continue
-            metadata = stranger["metadata"]
-            ours = self._owner.owns(metadata.get("labels") or {})
-            named = (metadata.get("annotations") or {}).get(KEY, "")
-            if not ours or named != str(key):
-                strangers.append({**stranger, "apiVersion": target.kind.api_version, "kind": target.kind.kind})
-        return strangers
-
-    def _is_known(self, key: Key, target: ObjectId) -> bool:
+    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
+        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
+        target = id_of(item)
         mirrored = self._mirror.get(target)
-        return mirrored is not None and mirrored.key == key
+        if mirrored is not None and mirrored.key == key:
+            return await self._dry_run(item, target)
+        trial, failure = None, None
+        try:
+            trial = await self._dry_run(item, target)
+        except ClusterError as error:
+            failure = error
+        # A watch with our labels shows none of others: that there was an object is known from the answer alone.
+        if trial is not None and trial.created:
+            return trial
+        stranger = await self._find_stranger(key, target)
+        if stranger is None and failure is not None:
+            raise failure
+        if stranger is None and trial is not None:
+            return trial
+        if stranger is not None:
+            if not adopt:
+                raise _foreign(stranger, self._owner)
+            await self._take_over(stranger)
+        return await self._dry_run(item, target)
+
+    async def _find_stranger(self, key: Key, target: ObjectId) -> KubeObject | None:
+        """The metadata of the object ``target`` if it exists and is not one of ``key``."""
+        there = await self._api.get_metadata(target)
+        if there is None:
+            return None
+        metadata = there["metadata"]
+        named = (metadata.get("annotations") or {}).get(KEY, "")
+        if self._owner.owns(metadata.get("labels") or {}) and named == str(key):
+            return None
+        return {**there, "apiVersion": target.kind.api_version, "kind": target.kind.kind}
 
     async def _take_over(self, stranger: KubeObject) -> None:
         """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
@@ -209,9 +221,8 @@ class ObjectApplier:
         if len(operations) > 1:
             await self._api.patch(target, operations)
 
-    async def _try(self, item: KubeObject) -> _Trial:
+    async def _dry_run(self, item: KubeObject, target: ObjectId) -> _Trial:
         """Ask the server what it would make of ``item``, which names the fields that will be ours."""
-        target = id_of(item)
         force = False
         try:
             answer = await self._api.apply(item, target, dry_run=True)
@@ -222,19 +233,19 @@ class ObjectApplier:
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer["metadata"].get("managedFields") or [], list[_PlainManager])
+        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_PlainManager])
         managers = (
             ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
             for entry in entries
         )
-        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force)
+        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
 
     async def _apply(self, trial: _Trial) -> None:
         if trial.anew:
             await self._make_room(trial.target)
-            trial = await self._try(trial.item)
+            trial = await self._dry_run(trial.item, trial.target)
         answer = await self._api.apply(trial.item, trial.target, force=trial.force)
-        self._mirror.put(trial.target.kind, _encode(answer))
+        self._mirror.put(trial.target.kind, _encode(answer.content))
 
     async def _make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
@@ -271,13 +282,15 @@ class ObjectApplier:
 class _Trial(NamedTuple):
     """An object to apply; ``force``: fields of others are taken over; ``anew``: it is deleted first.
 
-    What a StatefulSet runs goes on meanwhile, and belongs to the new one of its name.
+    ``created``: there is no object of its name yet. What a StatefulSet runs goes on meanwhile, and belongs to the new
+    one of its name.
     """
 
     item: KubeObject
     target: ObjectId
     force: bool = False
     anew: bool = False
+    created: bool = False
 
 
 class _PlainManager(msgspec.Struct):

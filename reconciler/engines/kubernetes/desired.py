@@ -103,7 +103,7 @@ class DesiredObjects:
 
     def _namespace_inputs(self, gvc: str) -> NamespaceInputs:
         key = Key(Kind.GVC, "", gvc)
-        record = self._context.records.shared(key)
+        record = self._context.records.find_shared(key)
         links = msgspec.json.decode(record.body, type=Gvc).spec.pull_secret_links if record is not None else ()
         digest, version = (record.digest, record.version) if record is not None else ("", 0)
         source = record.source if record is not None else ""

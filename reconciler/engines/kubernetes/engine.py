@@ -46,6 +46,8 @@ ENGINE = "kubernetes"
 MAX_EVENTS = 1000
 NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
 """Kinds without which nothing can be concluded about workloads."""
+TIMES_SECONDS = 5.0
+"""Seconds between two looks for a status that changes by itself."""
 SETTLE_SECONDS = 0.05
 """Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
 
@@ -104,7 +106,7 @@ class KubernetesEngine:
     async def _take_over(self) -> None:
         served = await self._discover()
         await self._mirror.follow([*ALWAYS_SERVED, *served])
-        self._working = [asyncio.create_task(self._refresh_workloads())]
+        self._working = [asyncio.create_task(self._refresh_workloads()), asyncio.create_task(self._watch_times())]
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
         self._note_change(None)
@@ -189,6 +191,15 @@ class KubernetesEngine:
         if error is not None:
             # What one client cannot reach, another one may: the commands of people ask without an open engine.
             raise error
+
+    async def _watch_times(self) -> None:
+        """Report workloads whose status changes although the cluster does not, until cancelled."""
+        while True:
+            due, soon = self._observer.take_due()
+            for key in due:
+                self._note_change(key)
+            wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
+            await self._context.clock.sleep(min(max(wait, SETTLE_SECONDS), TIMES_SECONDS))
 
     def replica_counts(self) -> ReplicaCounts:
         """The number of pods that run and that are wanted."""

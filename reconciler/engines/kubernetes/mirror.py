@@ -72,9 +72,10 @@ class MirroredObject(msgspec.Struct, frozen=True):
     content: bytes
 
     def decode(self) -> KubeObject:
-        """The whole object."""
+        """The whole object, with its kind, which the items of a list lack."""
+        kind = self.id.kind
         value: KubeObject = msgspec.json.decode(self.content)
-        return value
+        return {"apiVersion": kind.api_version, "kind": kind.kind, **value}
 
 
 def hash_fields(managers: Iterable[ManagedFields] | None) -> str:

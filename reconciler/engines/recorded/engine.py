@@ -66,7 +66,7 @@ class RecordedEngine:
         past = self._binding.record(step.key)
         deployed = step.key.kind is Kind.WORKLOAD and bool(step.location)
         if deployed:
-            self._schedules.changed(step.key, new=past is None or past.engine != self.name)
+            self._schedules.note_change(step.key, new=past is None or past.engine != self.name)
         spec = read_specification(step.body) if deployed and step.action is not Action.DELETE else None
         also = tuple(self._affected_volumesets(step, spec, past)) if deployed else ()
         if step.action is Action.DELETE:
@@ -117,7 +117,7 @@ class RecordedEngine:
         return Observation(step.key, step.location, health, state, step.digest, step.version, alias)
 
     def _deployment(self, step: Step, spec: Specification, past: Record | None) -> bytes:
-        gvc = self._binding.shared(Key(Kind.GVC, "", step.key.gvc))
+        gvc = self._binding.find_shared(Key(Kind.GVC, "", step.key.gvc))
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
         target = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None

@@ -46,7 +46,7 @@ class RecordedSchedules:
         self._minute = 0
         self._due: list[tuple[int, Key]] = []
 
-    def changed(self, key: Key, *, new: bool) -> None:
+    def note_change(self, key: Key, *, new: bool) -> None:
         """A step changes the workload ``key``; a ``new`` one has missed nothing, whatever had its name before."""
         self._changed.add(key)
         if new:

@@ -93,7 +93,7 @@ class TemplateBuilder:
     ) -> ReplicaTemplate:
         """The current template of a workload, whose tags mean ``images``. Raises EngineError and RecordsError."""
         fixed = self._fixed
-        gvc = self._binding.shared(Key(Kind.GVC, "", key.gvc))
+        gvc = self._binding.find_shared(Key(Kind.GVC, "", key.gvc))
         shared = msgspec.json.decode(gvc.body, type=Gvc).spec if gvc is not None else GvcSpecification()
         variables = shared.env
         access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
@@ -104,7 +104,7 @@ class TemplateBuilder:
         inputs = HashInputs(variables, digests, self._records.count_restarts(key), runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
-        record = self._binding.shared(Key(Kind.LOCATION, "", fixed.location))
+        record = self._binding.find_shared(Key(Kind.LOCATION, "", fixed.location))
         provider, region = provider_and_region(fixed.location, record.body if record is not None else None)
         context = PlatformEnvContext(
             org=fixed.org,
@@ -146,11 +146,11 @@ class TemplateBuilder:
         return next(recorded, "") or format_iso_time(applied)
 
     def _body(self, key: Key) -> bytes | None:
-        record = self._binding.shared(key)
+        record = self._binding.find_shared(key)
         return record.body if record is not None else None
 
     def _digest(self, secret: Key) -> str:
-        record = self._binding.shared(secret)
+        record = self._binding.find_shared(secret)
         return record.digest if record is not None else ""
 
 

@@ -30,7 +30,7 @@ class RuleContext:
         """Names of the locations of a GVC; empty if it is unknown, None if the query takes too long."""
         return self.bodies.locations(gvc, self.query_budget)
 
-    def memoized(self, name: tuple[str, ...], make: Callable[[], Value]) -> Value:
+    def memoize(self, name: tuple[str, ...], make: Callable[[], Value]) -> Value:
         """The result of ``make``, computed once for each ``name``; the name determines its type."""
         if name not in self._memoized:
             if len(self._memoized) >= MAX_MEMOIZED:

@@ -49,7 +49,7 @@ def place_of(gvc: str) -> str:
 
 def read_linked_view(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
     """``target`` as ``subject`` refers to it; None if it is unknown or belongs to another org."""
-    body = world.bodies.typed(target, view)
+    body = world.bodies.read_view(target, view)
     return body if body is not None and target in _list_targets(world, subject) else None
 
 
@@ -59,7 +59,7 @@ def _list_targets(world: RuleContext, subject: str) -> Container[str]:
     if len(references) < _FEW:
         return [reference.target for reference in references]
     # A domain calls this for each of its routes.
-    return world.memoized(("targets", subject), lambda: {reference.target for reference in references})
+    return world.memoize(("targets", subject), lambda: {reference.target for reference in references})
 
 
 def suggest_nearest_name(word: str, candidates: Collection[str], otherwise: str) -> str:

@@ -66,7 +66,7 @@ class Tls(View, frozen=True):
     server_certificate: Certificate | None = None
 
     @property
-    def customized(self) -> bool:
+    def is_customized(self) -> bool:
         """Whether it differs from the default."""
         return self != Tls()
 

@@ -115,13 +115,18 @@ def _make_permissions(*plain: str, **implying: str) -> Permissions:
 _PLAIN = _make_permissions("create", "delete", "view", edit="view")
 _USED = _make_permissions("create", "delete", "view", edit="view", use="view")
 _RUNS = "exec.runCronWorkload"
-_VOLUMES = ("exec.createVolumeSnapshot", "exec.deleteVolume", "exec.deleteVolumeSnapshot", "exec.expandVolume",
-            "exec.restoreVolume")  # fmt: skip
+_VOLUMES = (
+    "exec.createVolumeSnapshot",
+    "exec.deleteVolume",
+    "exec.deleteVolumeSnapshot",
+    "exec.expandVolume",
+    "exec.restoreVolume",
+)
 
 TABLE: Mapping[Kind, KindTraits] = {
     Kind.ORG: KindTraits(
         _make_permissions(
-            *("approve", "exec", "readMetrics", "readUsage", "view", "viewAccessReport"), edit="view", readLogs="view"
+            "approve", "exec", "readMetrics", "readUsage", "view", "viewAccessReport", edit="view", readLogs="view"
         ),
         view="Org",
         listed=False,

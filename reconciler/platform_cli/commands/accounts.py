@@ -29,11 +29,12 @@ def get_keys(session: Session, kind: str, ref: str) -> None:
     """List the keys of a service account, without their texts."""
     answer = session.client.get(f"{session.path(kind, ref)}/-key")
     columns = {
-        "ID": make_field_getter("name"), "DESCRIPTION": make_field_getter("description"),
+        "ID": make_field_getter("name"),
+        "DESCRIPTION": make_field_getter("description"),
         "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
         "LAST USED": lambda item: session.output.time(str(item.get("lastUsed") or "")),
         "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")),
-    }  # fmt: skip
+    }
     session.output.documents([answer["items"]], columns, "key")
 
 

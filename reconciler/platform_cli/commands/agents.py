@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import RefusedError, UsageError
@@ -37,31 +38,44 @@ def print_manifest(
     labels = {"app.kubernetes.io/name": kind, "app.kubernetes.io/instance": name}
     metadata = {"name": f"{kind}-{name}"[:63].rstrip("-."), "namespace": namespace, "labels": labels}
     variables = {_VARIABLE: BOOTSTRAP} | ({"CLUSTER": options["cluster"]} if options["cluster"] else {})
-    container = {
-        "name": kind, "image": image,
-        "env": [{"name": variable, "value": value} for variable, value in variables.items()],
-        "volumeMounts": [{"name": "bootstrap", "mountPath": FOLDER, "readOnly": True}],
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }  # fmt: skip
-    pod = {
-        "automountServiceAccountToken": False,
-        "containers": [container],
-        "volumes": [{"name": "bootstrap", "secret": {"secretName": metadata["name"]}}],
-    }
     spec = {
         "replicas": whole_number(replicas, "--replicas"),
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": _make_pod(kind, image, variables, secret=metadata["name"]),
+        },
     }
     text = json.dumps(bootstrap, indent=2) + "\n"
     objects: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque",
-         "stringData": {os.path.basename(BOOTSTRAP): text}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": "Opaque",
+            "stringData": {os.path.basename(BOOTSTRAP): text},
+        },
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec},
-    ]  # fmt: skip
+    ]
     if options["create_namespace"]:
         objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     session.output.manifests(objects)
+
+
+def _make_pod(kind: str, image: str, variables: Mapping[str, str], secret: Any) -> dict[str, Any]:
+    """The specification of pods that run the agent, with the bootstrap file of ``secret``."""
+    container = {
+        "name": kind,
+        "image": image,
+        "env": [{"name": variable, "value": value} for variable, value in variables.items()],
+        "volumeMounts": [{"name": "bootstrap", "mountPath": FOLDER, "readOnly": True}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "volumes": [{"name": "bootstrap", "secret": {"secretName": secret}}],
+    }
 
 
 def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool, image: str | None, net: str) -> int:
@@ -74,8 +88,18 @@ def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool
         raise RefusedError("neither docker nor podman is installed here; in a cluster: platform agent manifest")
     mount = f"type=bind,source={os.path.abspath(bootstrap_file)},target={BOOTSTRAP},readonly"
     # The token is in the file alone: other users can see the words of a command.
-    words = [program, "run", "--name", f"{kind}-{_format_agent_name(bootstrap)}", "--network", net, "--mount", mount,
-             "--env", f"{_VARIABLE}={BOOTSTRAP}"]  # fmt: skip
+    words = [
+        program,
+        "run",
+        "--name",
+        f"{kind}-{_format_agent_name(bootstrap)}",
+        "--network",
+        net,
+        "--mount",
+        mount,
+        "--env",
+        f"{_VARIABLE}={BOOTSTRAP}",
+    ]
     words += ["--detach", "--restart", "unless-stopped"] if background else ["--rm"]
     sys.stdout.flush()
     code = subprocess.run([*words, agent_image], check=False).returncode

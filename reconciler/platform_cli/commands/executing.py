@@ -31,13 +31,13 @@ def open_shell(session: Session, kind: str, ref: str, shell: str | None, **optio
     """Open a shell in a container of a workload, and return its exit code."""
     client, path, words = session.client, session.path(kind, ref), () if shell is None else (shell,)
 
-    async def opened(size: TerminalSize | None) -> RemoteSession:
+    async def connect(size: TerminalSize | None) -> RemoteSession:
         remote_session = await open_session(client, path, words, _select_named_options(options), size)
         if not options["quiet"]:
             session.output.note(f"connected to {ref}; `exit` ends the shell")
         return remote_session
 
-    return _run_remote_session(opened, on_terminal=has_terminal(), with_input=True)
+    return _run_remote_session(connect, on_terminal=has_terminal(), with_input=True)
 
 
 def _run_remote_session(opening: Open, *, on_terminal: bool, with_input: bool) -> int:

@@ -169,16 +169,21 @@ def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:
     with _Waiting() as waiting:
         redirect_uri = f"http://127.0.0.1:{waiting.server_port}/callback"
         query = {
-            "redirect_uri": redirect_uri, "code_challenge_method": "S256", "state": state,
+            "redirect_uri": redirect_uri,
+            "code_challenge_method": "S256",
+            "state": state,
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
-        }  # fmt: skip
+        }
         url = f"{endpoint}/login?{urlencode(query)}"
         session.output.note(f"Log in with the browser: {url}")
         webbrowser.open(url)
         text = waiting.answer(state)
     form = {
-        "grant_type": "authorization_code", "code": text, "redirect_uri": redirect_uri, "code_verifier": verifier,
-    }  # fmt: skip
+        "grant_type": "authorization_code",
+        "code": text,
+        "redirect_uri": redirect_uri,
+        "code_verifier": verifier,
+    }
     answer: dict[str, Any] = session.client.request("POST", "/login/token", body=form).body
     return answer
 

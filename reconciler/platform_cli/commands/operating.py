@@ -209,10 +209,12 @@ def show_drift(session: Session, target: str | None) -> None:
         session.output.note("nothing was checked yet" if answer["checked"] is None else "nothing differs")
         return
     columns = {
-        "KEY": make_field_getter("key"), "LOCATION": make_field_getter("location"), "WHAT": make_field_getter("what"),
+        "KEY": make_field_getter("key"),
+        "LOCATION": make_field_getter("location"),
+        "WHAT": make_field_getter("what"),
         "SINCE": lambda item: session.output.time(str(item.get("since") or "")),
         "FIELDS": lambda item: [value["path"] for value in item.get("changes") or ()],
-    }  # fmt: skip
+    }
     session.output.documents([rows], columns, "drift")
 
 

@@ -5,18 +5,36 @@ from __future__ import annotations
 from reconciler.platform_cli.table.row import Row
 
 NAMES = {
-    "agent": "edge", "auditctx": "payments", "cloudaccount": "main", "domain": "www.example.com", "group": "developers",
-    "gvc": "shop", "identity": "api", "image": "api:1.4", "ipset": "egress", "location": "aws-eu-central-1",
-    "org": "acme", "policy": "deployers", "quota": "workloads", "secret": "db", "serviceaccount": "ci",
-    "user": "ann", "volumeset": "data", "workload": "api",
-}  # fmt: skip
+    "agent": "edge",
+    "auditctx": "payments",
+    "cloudaccount": "main",
+    "domain": "www.example.com",
+    "group": "developers",
+    "gvc": "shop",
+    "identity": "api",
+    "image": "api:1.4",
+    "ipset": "egress",
+    "location": "aws-eu-central-1",
+    "org": "acme",
+    "policy": "deployers",
+    "quota": "workloads",
+    "secret": "db",
+    "serviceaccount": "ci",
+    "user": "ann",
+    "volumeset": "data",
+    "workload": "api",
+}
 """Kind → the name of a resource in examples."""
 
 _OF_ALL_KINDS = {
-    "get": "-o yaml", "query": "--tag team=red", "patch": "--file patch.yaml",
-    "tag": "--tag team=red --remove draft", "update": "--set description=better --set tags.team=red",
-    "clone": "--name copy", "eventlog": "--ts age",
-}  # fmt: skip
+    "get": "-o yaml",
+    "query": "--tag team=red",
+    "patch": "--file patch.yaml",
+    "tag": "--tag team=red --remove draft",
+    "update": "--set description=better --set tags.team=red",
+    "clone": "--name copy",
+    "eventlog": "--ts age",
+}
 """Subcommand that kinds share → what follows the name of a resource."""
 
 _VOLUME = "--location aws-eu-central-1 --volume-index 0"

@@ -56,3 +56,11 @@ COMMON = (
     Option("-d/--debug", "Show all HTTP communication on stderr, without credentials and secret values.", flag=True),
 )
 """Options of every command. Those that no flag, variable and profile sets have the defaults of ``Session``."""
+
+NAME = Option("--name", "The name.", "NAME", required=True)
+DESCRIPTION = Option("--description/--desc", "The description; else the name.", "TEXT")
+TAG = Option("--tag", "A tag.", "KEY=VALUE", multiple=True)
+CREATE = (NAME, DESCRIPTION, TAG)
+"""Options of commands that create something."""
+
+LOCATION = Option("--location", "A location.", "NAME")

@@ -127,7 +127,7 @@ class Applied:
             self._db.write(f"UPDATE applied SET source = ? {others}", (source, source, asked))
         return [(str(key), str(owner)) for key, owner in adopted]
 
-    def created(self, keys: Iterable[AnyKey]) -> dict[str, float]:
+    def creation_times(self, keys: Iterable[AnyKey]) -> dict[str, float]:
         """When each of ``keys`` was first applied (seconds since the epoch); keys without records are omitted."""
         rows = self._db.all(
             "SELECT key, min(created) FROM applied WHERE key IN (SELECT value FROM json_each(?)) GROUP BY key",
@@ -243,6 +243,7 @@ def _decode_record(row: tuple[Any, ...]) -> Record:
     try:
         # Later readers rely on these being JSON objects.
         _object(row[4]), _object(row[8])
-        return Record(*(Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:]))
+        values = (Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:])
+        return Record(*values)
     except UNPARSABLE as error:
         raise CorruptRowError("applied", row[0]) from error

@@ -87,7 +87,7 @@ class Desired:
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         return [key for (key,) in self._db.all(sql, (asked,))]
 
-    def referred(self, targets: Iterable[AnyKey]) -> set[str]:
+    def select_referred(self, targets: Iterable[AnyKey]) -> set[str]:
         """Those of ``targets`` to which any resource refers."""
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         sql = """SELECT value FROM json_each(?) AS wanted
@@ -237,4 +237,5 @@ def _unpack_references(packed: bytes) -> tuple[Reference, ...]:
 
 
 def _decode_entry(row: tuple[Any, ...]) -> DesiredEntry:
-    return DesiredEntry(*(*row[:-1], _unpack_references(row[-1])))
+    values = (*row[:-1], _unpack_references(row[-1]))
+    return DesiredEntry(*values)

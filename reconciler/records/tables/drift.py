@@ -50,7 +50,10 @@ class Drifts:
         sql = "SELECT key, location, source, since, packed, in_conflict FROM drifts"
         where, args = (" WHERE source = ?", (source,)) if source is not None else ("", ())
         rows = self._db.all(f"{sql}{where} ORDER BY key, location", args)
-        return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
+        return [
+            DriftRow(key, location, owner, since, packed, bool(in_conflict))
+            for key, location, owner, since, packed, in_conflict in rows
+        ]
 
     def count(self, source: str) -> int:
         """The number of differences of ``source``."""
@@ -58,7 +61,7 @@ class Drifts:
 
     def last_check(self) -> DriftCheck:
         """The last check of the daemon."""
-        return DriftCheck(self.checked(), self.all())
+        return DriftCheck(self.last_checked_at(), self.all())
 
     def put_many(self, rows: Iterable[DriftRow]) -> None:
         """Write differences; each replaces an earlier one of its key and location."""
@@ -72,7 +75,7 @@ class Drifts:
         """Remove a difference that is resolved."""
         self._db.write("DELETE FROM drifts WHERE key = ? AND location = ?", (str(key), location))
 
-    def checked(self) -> float | None:
+    def last_checked_at(self) -> float | None:
         """When the locations were last checked (seconds since the epoch), None if never."""
         at = self._db.value("SELECT value FROM meta WHERE name = ?", (CHECKED,))
         return None if at is None else float(at)
@@ -93,8 +96,10 @@ class HealCounts:
         with self._db.transaction():
             over = f"DELETE FROM heals WHERE at + ? <= {time_of('at')} OR at > ?"
             self._db.write(over, (HOUR, *time_parameters(expiry), expiry.latest))
-            self._db.write("INSERT INTO heals (key, location, digest, at) VALUES (?, ?, ?, ?)",
-                           (str(key), location, digest, expiry.now))  # fmt: skip
+            self._db.write(
+                "INSERT INTO heals (key, location, digest, at) VALUES (?, ?, ?, ?)",
+                (str(key), location, digest, expiry.now),
+            )
 
     def count(self, key: AnyKey, location: str, digest: str, expiry: ExpiryTime) -> int:
         """The number of heals to ``digest`` within the last hour."""

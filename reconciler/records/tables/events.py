@@ -146,4 +146,4 @@ class Outbox:
 
 def _decode_waiting_events(stored: bytes) -> Iterable[NewEvent]:
     events = msgspec.json.decode(stored, type=list[_StoredEvent])
-    return (NewEvent(event.key, Reason.stored(event.reason), event.message) for event in events)
+    return (NewEvent(event.key, Reason.from_stored(event.reason), event.message) for event in events)

@@ -69,6 +69,15 @@ class Failures:
     def _select(self, rest: str, args: tuple[Any, ...] = ()) -> list[Failure]:
         rows = self._db.all(f"SELECT * FROM failures {rest}", args)
         return [
-            Failure(*(stored_key(key, "failures"), location, Reason.stored(reason), *rest, bool(retry)))
-            for key, location, reason, *rest, retry in rows
+            Failure(
+                stored_key(key, "failures"),
+                location,
+                Reason.from_stored(reason),
+                message,
+                attempts,
+                since,
+                due,
+                bool(retry),
+            )
+            for key, location, reason, message, attempts, since, due, retry in rows
         ]

@@ -77,7 +77,7 @@ class Requests:
         started = self._db.write("UPDATE requests SET started = ? WHERE id = ?", (self._now(), number))
         return started.rowcount > 0
 
-    def done(self, number: int, result: Mapping[str, Any]) -> None:
+    def record_result(self, number: int, result: Mapping[str, Any]) -> None:
         """Record the result of a request, which must be JSON."""
         self._db.write(
             "UPDATE requests SET done = ?, result = ? WHERE id = ?",

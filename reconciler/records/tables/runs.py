@@ -105,4 +105,5 @@ class Runs:
 
 def _decode_run(row: tuple[Any, ...]) -> Run:
     with stored_row("runs", row[0]):
-        return Run(*(*row[:8], _decode(row[8]), *row[9:]))
+        values = (*row[:8], _decode(row[8]), *row[9:])
+        return Run(*values)

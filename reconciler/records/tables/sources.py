@@ -39,7 +39,7 @@ class Sources:
         """Forget the revision, so that the source is loaded completely next time; the index of its resources stays."""
         self._db.write("DELETE FROM sources WHERE name = ?", (name,))
 
-    def followed(self, name: str, ref: str) -> str:
+    def followed_commit(self, name: str, ref: str) -> str:
         """The last commit that the source took from ``ref`` (its full name), "" if there is none.
 
         It does not change while an operator pins the source to another revision.
@@ -48,7 +48,7 @@ class Sources:
 
     def put_followed(self, name: str, ref: str, commit: str) -> None:
         """Record that the source took ``commit`` from ``ref``."""
-        if self.followed(name, ref) != commit:
+        if self.followed_commit(name, ref) != commit:
             self._db.write("INSERT OR REPLACE INTO followed VALUES (?, ?, ?)", (name, ref, commit))
 
     def names(self) -> list[str]:

@@ -80,7 +80,7 @@ class Changes:
         rows = self._db.all("SELECT seq, key, before FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (number, limit))
         return [StatusChange(*row) for row in rows]
 
-    def edited(self, after: int, kinds: Sequence[Kind]) -> list[str]:
+    def list_edited(self, after: int, kinds: Sequence[Kind]) -> list[str]:
         """The keys of ``kinds`` whose manifests changed after the number ``after``, in order."""
         ranges = " OR ".join(["key >= ? AND key < ?"] * len(kinds))
         bounds = [bound for kind in kinds for bound in prefix_range(f"{kind}/")]

@@ -78,7 +78,7 @@ class StatusBranch:
         try:
             return self._git[tip].peel(pygit2.Tree) if tip else None
         except GIT_FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def commit(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> str:
         """Commit ``changes`` (content by path, None to delete) on top of the current tip; returns the new tip's id.
@@ -96,8 +96,8 @@ class StatusBranch:
             try:
                 new = self._commit_on(tip, changes, message, at, divided)
             except GIT_FAULTS as fault:
-                raise self._broken(fault) from None
-            if new == tip or self._moved(tip, new):
+                raise self._make_write_error(fault) from None
+            if new == tip or self._move_ref(tip, new):
                 self._newest = new
                 return new
             time.sleep(random.uniform(0, _PAUSE * min(attempt, 4) / 4))
@@ -130,7 +130,7 @@ class StatusBranch:
                 elif self.tip():
                     self._git.references.delete(self.ref)
         except GIT_FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def read(self, path: str) -> bytes | None:
         """Content of the file ``path`` at the tip; None if there is none."""
@@ -147,15 +147,15 @@ class StatusBranch:
         except KeyError:
             return ""
         except GIT_FAULTS as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
 
     def _reopen(self) -> None:
         """Open the repository anew if its packs changed: see ``PackDirectory``."""
-        if self._pack_directory.changed():
+        if self._pack_directory.has_changed():
             try:
                 self._git = open_git(self.gitdir)
             except GIT_FAULTS as fault:
-                raise self._broken(fault) from None
+                raise self._make_write_error(fault) from None
 
     def _commit_on(self, tip: str, changes: Changes, message: str, at: int, divided: Sequence[str]) -> str:
         parent = self._git[tip].peel(pygit2.Commit) if tip else None
@@ -196,11 +196,11 @@ class StatusBranch:
             commit = self._git[parent].peel(pygit2.Commit)
         return HISTORY
 
-    def _moved(self, old: str, new: str) -> bool:
+    def _move_ref(self, old: str, new: str) -> bool:
         """Whether the branch moved from ``old`` to ``new``; False if another writer moved or locked it."""
         with self._file_access():
             if not old:
-                return self._created(new)
+                return self._create_ref(new)
             try:
                 reference = self._git.lookup_reference(lookup_name(self.ref))
                 if str(reference.target) != old:
@@ -210,20 +210,22 @@ class StatusBranch:
                 return False
             return True
 
-    def _created(self, new: str) -> bool:
+    def _create_ref(self, new: str) -> bool:
         """Create the branch under the lock of its ref, so that only one of two writers does."""
         try:
             with self._git.transaction() as transaction:
                 transaction.lock_ref(self.ref)
                 if taken := self._name_taken_by():
-                    raise self._broken(f"{taken!r} exists; delete that branch, or give another status.branch")
+                    raise self._make_write_error(f"{taken!r} exists; delete that branch, or give another status.branch")
                 if self.tip():
                     return False
                 transaction.set_target(self.ref, new)
         except GIT_FAULTS as fault:
             if self.tip() or (self.gitdir / f"{self.ref}.lock").exists():
                 return False
-            raise self._broken(f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault) from None
+            raise self._make_write_error(
+                f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault
+            ) from None
         return True
 
     def _remove_stale_lock(self) -> None:
@@ -244,14 +246,14 @@ class StatusBranch:
         try:
             taken = is_checked_out(self._git, self.ref)
         except OSError as fault:
-            raise self._broken(fault) from None
+            raise self._make_write_error(fault) from None
         if taken:
             raise SourceError(
                 f"branch {self.name} is checked out in a work tree of {self.gitdir}; check out another branch there, "
                 "or give another status.branch in the settings"
             )
 
-    def _broken(self, fault: object) -> SourceError:
+    def _make_write_error(self, fault: object) -> SourceError:
         denied = "ermission denied" in str(fault)
         advice = "; allow its user to write there, or set readOnly for the source" if denied else ""
         return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")

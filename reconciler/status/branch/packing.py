@@ -64,15 +64,15 @@ class OwnPacks:
             with file_access_of(self._repository):
                 environment = scratch.enter_context(borrowed_objects(self._objects))
             if name := self._pack(["--revs"], revisions.encode(), environment):
-                count = self._remove_loose(self._listed(name, environment))
+                count = self._remove_loose(self._list_oids(name, environment))
                 packs = [*filter(self._is_ours, packs), Pack(name, count)]
             while len(packs) > 1 and packs[-2].objects <= min(2 * packs[-1].objects, LARGEST - packs[-1].objects):
                 *packs, one, other = packs
-                packs.append(self._merged(one, other, environment))
+                packs.append(self._merge(one, other, environment))
         self._made = packs
 
-    def _merged(self, one: Pack, other: Pack, environment: dict[str, str]) -> Pack:
-        oids = b"".join(oid + b"\n" for pack in (one, other) for oid in self._listed(pack.name, environment))
+    def _merge(self, one: Pack, other: Pack, environment: dict[str, str]) -> Pack:
+        oids = b"".join(oid + b"\n" for pack in (one, other) for oid in self._list_oids(pack.name, environment))
         name = self._pack([], oids, environment)
         former = {one.name, other.name} - {name}  # if one has all objects of the other, the result is that one
         with file_access_of(self._repository):
@@ -91,7 +91,7 @@ class OwnPacks:
         command = ["pack-objects", *options, "--quiet", "--non-empty", "--threads=1", str(self._objects / "pack/pack")]
         return _run_git(self._repository, command, environment, objects).strip().decode()
 
-    def _listed(self, name: str, environment: dict[str, str]) -> Iterator[bytes]:
+    def _list_oids(self, name: str, environment: dict[str, str]) -> Iterator[bytes]:
         """The ids of the objects of a pack, in hexadecimal digits."""
         with file_access_of(self._repository):
             index = self._path(name, "idx").read_bytes()

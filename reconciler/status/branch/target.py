@@ -68,11 +68,11 @@ class RemoteTarget(StatusTarget):
 
     def missing(self) -> bool:
         """Whether the remote has no such branch. Raises SourceError if the first query of the remote fails."""
-        return not self._known()
+        return not self._known_base()
 
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit and push ``changes`` on top of other pushes. Raises SourceError."""
-        had_branch = bool(self._known())
+        had_branch = bool(self._known_base())
         for attempt in range(_TRIES):
             tip = self._branch.commit(changes, message, at, divided)
             if tip == self._base:
@@ -89,7 +89,7 @@ class RemoteTarget(StatusTarget):
                 raise PushConflict(f"branch {self._branch.name} was deleted from the remote; it is written again")
         raise PushConflict(f"branch {self._branch.name} of the remote is moved by others all the time")
 
-    def _known(self) -> str:
+    def _known_base(self) -> str:
         if self._base is None:
             self._follow()
         return self._base or ""

@@ -102,7 +102,7 @@ class StreamServer:
             await websocket.close()
             return
         await websocket.accept(subprotocol=protocols[0])
-        await Session(websocket).run()
+        await Session(websocket, container.environment).run()
 
     async def _admit(self, request: Request) -> Response:
         name = request.path_params["name"]

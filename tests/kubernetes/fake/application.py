@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.kubernetes.fake import errors, lists
@@ -34,6 +38,8 @@ VERSION = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
+COMPRESSED_BYTES = 128 * 1024
+"""Answers that are longer are compressed, as by the real server."""
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
@@ -49,14 +55,17 @@ class Target(NamedTuple):
 class CutResponse(Response):
     """A body that ends too early: the connection is closed after a part of it."""
 
-    def __init__(self, body: bytes, part: float) -> None:
-        super().__init__(body, media_type="application/json")
-        self._sent = body[: int(len(body) * part)]
+    def __init__(self, whole: Response, part: float) -> None:
+        super().__init__(whole.body, headers=dict(whole.headers))
+        self._sent = whole.body[: int(len(whole.body) * part)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers of the whole and a part of the body."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self._sent, "more_body": False})
+        await send({"type": "http.response.body", "body": self._sent, "more_body": True})
+        scope["state"]["transport"].close()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 class Protocol(HttpToolsProtocol):
@@ -74,7 +83,11 @@ def make_application(state: State) -> Starlette:
     """The application that serves ``state``."""
     endpoint = Endpoint(state)
     methods = [*VERBS, "HEAD", "OPTIONS"]
-    return Starlette(routes=[Route("/{path:path}", endpoint.answer, methods=methods)])
+    routes = [
+        Route("/{path:path}", endpoint.answer, methods=methods),
+        WebSocketRoute("/{path:path}", endpoint.open_session),
+    ]
+    return Starlette(routes=routes)
 
 
 class Endpoint:
@@ -99,8 +112,25 @@ class Endpoint:
         except Exception as error:
             entry.error = repr(error)
             raise
+        response.headers["date"] = formatdate(time.time() + self._state.operations.skew, usegmt=True)
         entry.status = response.status_code
         return response
+
+    async def open_session(self, socket: WebSocket) -> None:
+        """Run a session in a pod, or refuse the handshake."""
+        target = find_target(self._state, socket.url.path)
+        try:
+            self._check_token(socket)
+            if target is None or target.subresource != "exec":
+                raise errors.page_not_found(text=True)
+            place = (target.resource, target.namespace, target.name)
+            self._state.authorizer.check("create", *place, target.subresource)
+            if self._state.storage.find(*place) is None:
+                raise errors.not_found(target.resource, target.name)
+        except ApiError as error:
+            await socket.send_denial_response(error_response(error))
+            return
+        await self._state.sessions.run(socket, f"{target.namespace}/{target.name}")
 
     async def _respond(
         self, request: Request, verb: str, target: Target | None, body: bytes, fault: Fault | None
@@ -123,8 +153,10 @@ class Endpoint:
             return self._log(call, fault.cut if fault else None)
         with self._state.storage.lock:
             answer = self._perform(call)
-        response = json_response(answer)
-        return CutResponse(bytes(response.body), fault.cut) if fault and fault.cut is not None else response
+        if call.metadata_only and call.verb in ("get", "create", "update", "patch") and not call.subresource:
+            answer = answer._replace(body=lists.metadata_of(answer.body))
+        response = json_response(answer, request.headers.get("accept-encoding", ""))
+        return CutResponse(response, fault.cut) if fault and fault.cut is not None else response
 
     async def _suffer(self, request: Request, fault: Fault) -> None:
         if fault.delay:
@@ -134,7 +166,7 @@ class Endpoint:
         if fault.drop:
             request.scope["state"]["transport"].abort()
 
-    def _check_token(self, request: Request) -> None:
+    def _check_token(self, request: HTTPConnection) -> None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if request.url.path in HEALTH:
             return
@@ -170,11 +202,9 @@ class Endpoint:
         if verb == "patch" and media_type not in accepted_patches(target.resource):
             raise errors.unsupported_media_type(target.resource)
         query = dict(request.query_params)
-        name = target.name
-        if verb == "watch" and not name:
-            name = ""
-        agent = request.headers.get("user-agent", "")
-        return Call(verb, target.resource, target.namespace, name, target.subresource, query, body, media_type, agent)
+        agent, accept = request.headers.get("user-agent", ""), request.headers.get("accept", "")
+        place = (target.resource, target.namespace, target.name, target.subresource)
+        return Call(verb, *place, query, body, media_type, agent, accept)
 
     def _discover(self, request: Request) -> Response:
         path = request.url.path
@@ -310,9 +340,12 @@ def _has_subresource(resource: Resource, subresource: str) -> bool:
     return allowed.get(subresource, False)
 
 
-def json_response(answer: Answer) -> Response:
-    """A body with its status and warnings."""
-    response = Response(msgspec.json.encode(answer.body), answer.code, media_type="application/json")
+def json_response(answer: Answer, encodings: str = "") -> Response:
+    """A body with its status and warnings; a large one is compressed."""
+    content = msgspec.json.encode(answer.body)
+    response = Response(content, answer.code, media_type="application/json")
+    if len(content) > COMPRESSED_BYTES and "gzip" in encodings:
+        response = Response(gzip.compress(content, 1), answer.code, {"content-encoding": "gzip"}, "application/json")
     for warning in answer.warnings:
         response.headers.append("warning", f"299 - {json.dumps(warning)}")
     return response

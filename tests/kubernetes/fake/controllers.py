@@ -10,7 +10,7 @@ from tests.kubernetes.fake.errors import ApiError, Object, Resource
 from tests.kubernetes.fake.kubelet import Kubelet
 from tests.kubernetes.fake.operations import MERGE_PATCH, make_call
 from tests.kubernetes.fake.storage import name_of
-from tests.kubernetes.fake.workloads import Workloads
+from tests.kubernetes.fake.workloads import Workloads, hash_of
 
 if TYPE_CHECKING:
     from tests.kubernetes.fake.state import State
@@ -46,6 +46,20 @@ class Writer:
             if error.reason != "AlreadyExists":
                 raise
             return value
+
+    def record_event(self, value: Object, reason: str, message: str) -> None:
+        """Record a warning about an object, once."""
+        metadata = value["metadata"]
+        digest = hash_of([metadata["uid"], reason, message])
+        name = f"{metadata['name']}.{digest}"
+        if self.find("Event", metadata["namespace"], name):
+            return
+        reference = {"kind": value["kind"], "apiVersion": value["apiVersion"], "namespace": metadata["namespace"]}
+        reference |= {"name": metadata["name"], "uid": metadata["uid"]}
+        now = self.state.operations.now()
+        body = {"involvedObject": reference, "reason": reason, "message": message, "type": "Warning", "count": 1}
+        body |= {"firstTimestamp": now, "lastTimestamp": now, "source": {"component": self._manager}}
+        self.create("Event", {"metadata": {"name": name, "namespace": metadata["namespace"]}, **body})
 
     def write_status(self, value: Object, status: Object) -> None:
         """Replace the status."""

@@ -62,10 +62,13 @@ class Kubelet:
         missing = "0/1 nodes are available: persistentvolumeclaim not found."
         message = script.message or missing
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self._writer.record_event(pod, "FailedScheduling", message)
         self._write(pod, {"phase": "Pending", "conditions": [condition], "qosClass": "BestEffort"})
 
     def _write_status(self, pod: Object, script: PodScript) -> None:
         ready = script.state == "Running"
+        for container in pod["spec"]["containers"]:
+            self._record_trouble(pod, container, script)
         phase = {"PullError": "Pending", "Succeeded": "Succeeded", "Failed": "Failed"}.get(script.state, "Running")
         containers = pod["spec"]["containers"]
         status: Object = {
@@ -84,6 +87,14 @@ class Kubelet:
             "containerStatuses": [self._container_status(pod, container, script) for container in containers],
         }
         self._write(pod, status)
+
+    def _record_trouble(self, pod: Object, container: Object, script: PodScript) -> None:
+        name, image = container["name"], container["image"]
+        if script.state == "PullError":
+            self._writer.record_event(pod, "Failed", f'Failed to pull image "{image}": {script.message}')
+        if script.state == "Crash":
+            text = f"Back-off restarting failed container {name} in pod {pod['metadata']['name']}"
+            self._writer.record_event(pod, "BackOff", text)
 
     def _condition(self, kind: str, good: bool, containers: list[Object] | None = None) -> Object:
         condition = {"type": kind, "status": "True" if good else "False", "lastTransitionTime": None}

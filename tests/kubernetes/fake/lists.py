@@ -51,11 +51,20 @@ def list_objects(storage: Storage, call: Call) -> Answer:
         metadata["continue"] = _encode_token(call, revision, page[-1])
         if not call.query.get("labelSelector") and not call.query.get("fieldSelector"):
             metadata["remainingItemCount"] = len(names) - len(page)
-    return Answer(200, list_body(call.resource, [objects[name] for name in page], metadata))
+    items = [objects[name] for name in page]
+    return Answer(200, list_body(call.resource, items, metadata, metadata_only=call.metadata_only))
 
 
-def list_body(resource: Resource, items: list[Object], metadata: Object) -> Object:
+def metadata_of(value: Object) -> Object:
+    """An object of which the client wants only the metadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]}
+
+
+def list_body(resource: Resource, items: list[Object], metadata: Object, *, metadata_only: bool = False) -> Object:
     """A list; items of built-in kinds do not repeat their kind."""
+    if metadata_only:
+        body = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return body | {"items": [metadata_of(item) for item in items]}
     if not resource.custom:
         items = [{key: entry for key, entry in item.items() if key not in ("kind", "apiVersion")} for item in items]
     body = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
@@ -160,10 +169,9 @@ class WatchPosition:
             self._next = len(history)
             self.revision = self._storage.revision
         events, self._initial = self._initial, []
-        yield from events
-        for change in changes:
-            if event := self._event_of(change):
-                yield event
+        events += filter(None, map(self._event_of, changes))
+        for event in events:
+            yield event | {"object": metadata_of(event["object"])} if self._call.metadata_only else event
 
     def bookmark(self) -> Object:
         """An event that has only the resourceVersion up to which the watch is complete."""

@@ -13,9 +13,17 @@ import yaml
 
 from tests.kubernetes.fake import deletion, errors, fields, validation
 from tests.kubernetes.fake.admission import Admission
+from tests.kubernetes.fake.changes import (
+    WITHOUT_GENERATION,
+    content_of,
+    finish_new,
+    restrict_change,
+    scale_of,
+    tracker_of,
+)
 from tests.kubernetes.fake.defaults import fill_defaults
-from tests.kubernetes.fake.errors import Object, Resource
-from tests.kubernetes.fake.managers import Manager, Tracker, check_applied, manager_name, set_owners
+from tests.kubernetes.fake.errors import Cause, Object, Resource
+from tests.kubernetes.fake.managers import Manager, check_applied, has_owner, manager_name, set_owners
 from tests.kubernetes.fake.objects import normal_form, unknown_fields, unreadable_field
 from tests.kubernetes.fake.patches import json_patch, merge_patch, strategic_merge_patch
 from tests.kubernetes.fake.storage import Storage
@@ -25,31 +33,9 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-WITHOUT_GENERATION = frozenset({
-    "ConfigMap", "Event", "LimitRange", "Namespace", "PersistentVolume",
-    "PersistentVolumeClaim", "ResourceQuota", "Secret", "Service", "ServiceAccount", "StorageClass", "Role",
-    "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Lease", "Node",
-})  # fmt: skip
-FIXED_METADATA = (
-    "uid", "creationTimestamp", "name", "namespace", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
-)  # fmt: skip
-"""Metadata that no write changes."""
+MOST_MANAGER_BYTES = 128
 UNCONDITIONAL = frozenset({"PodDisruptionBudget"})
 """Built-in kinds whose updates need a resourceVersion, as those of custom kinds do."""
-TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
-SKELETONS: dict[str, Object] = {
-    "Deployment": {"spec": {"strategy": {}, "template": TEMPLATE}},
-    "StatefulSet": {"spec": {"updateStrategy": {}, "template": TEMPLATE}},
-    "DaemonSet": {"spec": {"updateStrategy": {}, "template": TEMPLATE}},
-    "ReplicaSet": {"spec": {"template": TEMPLATE}},
-    "Job": {"spec": {"template": TEMPLATE}},
-    "CronJob": {"spec": {"jobTemplate": {"metadata": {}, "spec": {"template": TEMPLATE}}}},
-    "Pod": {"spec": {"containers": None}},
-    "PersistentVolumeClaim": {"spec": {"resources": {}}},
-    "HorizontalPodAutoscaler": {"spec": {"scaleTargetRef": {}}},
-    "NetworkPolicy": {"spec": {"podSelector": {}}},
-}
-"""Kind → the parts of an object that are there before anything is set."""
 
 
 class Call(NamedTuple):
@@ -64,6 +50,12 @@ class Call(NamedTuple):
     body: bytes
     media_type: str
     user_agent: str
+    accept: str = ""
+
+    @property
+    def metadata_only(self) -> bool:
+        """Whether the client wants no more than the metadata."""
+        return "as=PartialObjectMetadata" in self.accept
 
     @property
     def dry_run(self) -> bool:
@@ -195,6 +187,11 @@ class Operations:
         if not call.query.get("fieldManager"):
             cause = validation.required("fieldManager", "is required for apply patch")
             raise errors.invalid(Resource("meta.k8s.io", "v1", "", "PatchOptions"), "", [cause])
+        if len(call.query["fieldManager"]) > MOST_MANAGER_BYTES:
+            cause = Cause(
+                "FieldValueTooLong", f"Too long: may not be more than {MOST_MANAGER_BYTES} bytes", "fieldManager"
+            )
+            raise errors.invalid(Resource("meta.k8s.io", "v1", "", "PatchOptions"), "", [cause])
         metadata = applied.setdefault("metadata", {})
         if metadata.setdefault("name", call.name) != call.name:
             raise errors.bad_request(
@@ -243,7 +240,7 @@ class Operations:
         try:
             fields.check_types(node, applied)
         except fields.TypeMismatch as error:
-            kind = f"{call.resource.api_version}, Kind={call.resource.kind}"
+            kind = f"{call.resource.group}/{call.resource.version}, Kind={call.resource.kind}"
             raise errors.ApiError(500, "", f"failed to create typed patch object ({name}; {kind}): {error}") from None
 
     def _manager(self, call: Call, operation: str) -> Manager:
@@ -272,7 +269,9 @@ class Operations:
                 text = _refuse_body(call.resource, call.resource.kind, text)
             raise errors.bad_request(text)
         if why := unreadable_field(node, value):
-            raise errors.bad_request(_refuse_body(call.resource, call.resource.kind, f"json: {why}"))
+            raise errors.bad_request(
+                _refuse_body(call.resource, call.resource.kind, why if why.startswith("illegal") else f"json: {why}")
+            )
         return value, tuple(unknown) if validation_mode == "Warn" else ()
 
     def _check_kind(self, resource: Resource, value: Object) -> None:
@@ -346,8 +345,10 @@ class Operations:
             self._admission.allocate(new, live)
         if manager:
             tracker = tracker_of(call.resource, call.subresource)
-            now = "" if call.subresource == "scale" else self.now()
-            set_owners(new, tracker.update(live, new, manager, now))
+            if call.subresource != "scale":
+                set_owners(new, tracker.update(live, new, manager, self.now()))
+            elif has_owner(live, ("f:spec", "f:replicas")):
+                set_owners(new, tracker.update(live, new, manager, ""))
         if not call.subresource:
             new = self._admit(call, new)
         validation.check_object(call.resource, new)
@@ -383,63 +384,6 @@ class Operations:
         return Answer(answer.code, scale_of(answer.body))
 
 
-def restrict_change(resource: Resource, subresource: str, live: Object, new: Object) -> Object:
-    """``new`` with only what this endpoint writes."""
-    new = {**new, "metadata": dict(new["metadata"])}
-    if subresource == "status":
-        changed = {**live, "metadata": dict(live["metadata"])}
-        for name, source in (("status", new), ("managedFields", new["metadata"])):
-            target = changed if name == "status" else changed["metadata"]
-            target.pop(name, None)
-            if name in source:
-                target[name] = source[name]
-        return changed
-    for name in FIXED_METADATA:
-        new["metadata"].pop(name, None)
-        if name in live["metadata"]:
-            new["metadata"][name] = live["metadata"][name]
-    new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
-    if resource.status:
-        new.pop("status", None)
-        if "status" in live:
-            new["status"] = live["status"]
-    if resource.kind == "Namespace":
-        new.setdefault("spec", {})["finalizers"] = live.get("spec", {}).get("finalizers", [])
-    return new
-
-
-def tracker_of(resource: Resource, subresource: str) -> Tracker:
-    """The tracker of an endpoint."""
-    node = node_of(resource.api_version, resource.kind)
-    skeleton = SKELETONS.get(resource.kind, {}) if not resource.custom else {}
-    skeleton = {"metadata": {}, "spec": {}, "status": {}} | skeleton if not resource.custom else {"metadata": {}}
-    reset: fields.Paths = set()
-    if subresource == "status":
-        reset = {("f:spec",), ("f:metadata", "f:labels")}
-    elif resource.status:
-        reset = {("f:status",)}
-    return Tracker(node, reset, skeleton)
-
-
-def scale_of(value: Object) -> Object:
-    """The Scale of a workload."""
-    metadata = {
-        name: value["metadata"][name]
-        for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-        if name in value["metadata"]
-    }
-    selector = (value["spec"].get("selector") or {}).get("matchLabels") or {}
-    status = {"replicas": (value.get("status") or {}).get("replicas", 0)}
-    status["selector"] = ",".join(f"{key}={label}" for key, label in sorted(selector.items()))
-    body = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata}
-    return body | {"spec": {"replicas": value["spec"].get("replicas", 0)}, "status": status}
-
-
-def content_of(value: Object) -> Object:
-    """What a change of the generation is about."""
-    return {key: entry for key, entry in value.items() if key not in ("metadata", "status")}
-
-
 def _is_same(live: Object, new: Object) -> bool:
     """Whether a write changes nothing but times of managers."""
 
@@ -449,33 +393,6 @@ def _is_same(live: Object, new: Object) -> bool:
         return value | {"metadata": metadata | {"managedFields": owners}}
 
     return timeless(live) == timeless(new)
-
-
-def finish_new(resource: Resource, value: Object) -> None:
-    """Write into a new object what no manager owns."""
-    metadata = value["metadata"]
-    if resource.kind == "Namespace":
-        value.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-    if resource.kind == "PersistentVolumeClaim":
-        metadata["finalizers"] = [*(metadata.get("finalizers") or []), "kubernetes.io/pvc-protection"]
-    if resource.kind == "Job":
-        _label_job(value)
-
-
-def _label_job(value: Object) -> None:
-    spec = value["spec"]
-    if spec.get("manualSelector"):
-        return
-    uid, name = value["metadata"]["uid"], value["metadata"].get("name", "")
-    labels = {
-        "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name, "controller-uid": uid,
-        "job-name": name,
-    }  # fmt: skip
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    metadata = spec["template"].setdefault("metadata", {})
-    if value["metadata"].get("labels") == metadata.get("labels"):
-        value["metadata"]["labels"] = {**(metadata.get("labels") or {}), **labels}
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
 
 
 def _refuse_body(resource: Resource, kind: str, why: str) -> str:

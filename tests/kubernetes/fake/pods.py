@@ -18,6 +18,7 @@ class PodScript(NamedTuple):
 
     ``state`` is Running, Unready, PullError, Crash, Unschedulable, Succeeded or Failed. ``exit_code`` and ``restarts``
     are those of a container that ends; ``message`` are the words of the scheduler, of the registry or of the container.
+    Pods of jobs end with success where no script matches.
     """
 
     state: str = "Running"
@@ -98,7 +99,9 @@ class Pods:
     def script_of(self, pod: Object) -> PodScript:
         """The newest script for a pod."""
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        return next((script for pattern, script in self._scripts if fnmatch(name, pattern)), PodScript())
+        ends = pod["spec"]["restartPolicy"] != "Always"
+        default = PodScript("Succeeded" if ends else "Running")
+        return next((script for pattern, script in self._scripts if fnmatch(name, pattern)), default)
 
     def source(self, namespace: str, name: str, container: str = "") -> LogSource:
         """The log of a container; one without a name is the first."""

@@ -7,7 +7,7 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from tests.kubernetes.fake.errors import Object
+from tests.kubernetes.fake.errors import ApiError, Object
 
 if TYPE_CHECKING:
     from tests.kubernetes.fake.controllers import Writer
@@ -54,6 +54,8 @@ class Workloads:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self.overdue: set[str] = set()
+        self._refusals: dict[str, str] = {}
+        self._created = 0
 
     def act(self) -> None:
         """Do what is next for each workload."""
@@ -153,7 +155,10 @@ class Workloads:
             status |= {name: count} if count else {}
         status |= {"availableReplicas": ready} if ready else {}
         status |= {"unavailableReplicas": replicas - ready} if replicas > ready else {}
+        status["terminatingReplicas"] = 0
         status["conditions"] = self._deployment_conditions(value, ready, complete)
+        for entry in sets:
+            status["conditions"] += (entry.get("status") or {}).get("conditions") or []
         self._writer.write_status(self._current(value), status)
 
     def _deployment_conditions(self, value: Object, ready: int, complete: bool) -> list[Object]:
@@ -194,10 +199,9 @@ class Workloads:
     def _act_replica_set(self, value: Object) -> None:
         pods = [pod for pod in self._owned("Pod", value) if not pod["metadata"].get("deletionTimestamp")]
         count = value["spec"]["replicas"]
-        for number in range(count - len(pods)):
-            self._create_pod(
-                value, f"{value['metadata']['name']}-{hash_of([self._writer.state.storage.revision, number])[:5]}"
-            )
+        self._refusals.pop(value["metadata"]["uid"], None)
+        for _ in range(count - len(pods)):
+            self._create_pod(value, self._pod_name(value))
         surplus = sorted(pods, key=is_ready)[: max(len(pods) - count, 0)]
         for pod in surplus:
             self._writer.delete(pod)
@@ -208,6 +212,9 @@ class Workloads:
         }
         if ready:
             status |= {"readyReplicas": ready, "availableReplicas": ready, "fullyLabeledReplicas": ready}
+        status |= {"terminatingReplicas": 0}
+        if conditions := self._refusal_conditions(value):
+            status["conditions"] = conditions
         self._writer.write_status(self._current(value), status)
 
     def _create_pod(
@@ -217,13 +224,33 @@ class Workloads:
         metadata = template.get("metadata") or {}
         metadata = {key: entry for key, entry in metadata.items() if key in ("labels", "annotations")}
         metadata |= {"name": name, "namespace": owner["metadata"]["namespace"]}
+        metadata["generateName"] = f"{owner['metadata']['name']}-"
         metadata["ownerReferences"] = [owner_reference(owner)]
         metadata["labels"] = {**(metadata.get("labels") or {}), **(labels or {})}
         spec = template["spec"]
         if claims:
             spec["volumes"] = [*(spec.get("volumes") or []), *claims]
             spec |= {"hostname": name, "subdomain": owner["spec"].get("serviceName", "")}
-        self._writer.create("Pod", {"metadata": metadata, "spec": spec})
+        try:
+            self._writer.create("Pod", {"metadata": metadata, "spec": spec})
+            self._created += 1
+        except ApiError as error:
+            message = f"Error creating: {error.message}"
+            self._refusals[owner["metadata"]["uid"]] = message
+            self._writer.record_event(owner, "FailedCreate", message)
+
+    def _pod_name(self, owner: Object) -> str:
+        """The next name; the same again where the last pod was refused."""
+        return f"{owner['metadata']['name']}-{hash_of([owner['metadata']['uid'], self._created])[:5]}"
+
+    def _refusal_conditions(self, owner: Object) -> list[Object]:
+        """A condition with the words of the server, where it refused the last pods of a replica set."""
+        message = self._refusals.get(owner["metadata"]["uid"])
+        if not message:
+            return []
+        return [
+            self._condition(owner, "ReplicaFailure", "True", "FailedCreate", message.removeprefix("Error creating: "))
+        ]
 
     def _act_stateful_set(self, value: Object) -> None:
         spec, name = value["spec"], value["metadata"]["name"]
@@ -305,24 +332,17 @@ class Workloads:
         completions = spec.get("completions") or 1
         over = failed > spec["backoffLimit"]
         if not over and succeeded + active < completions and active < spec["parallelism"]:
-            self._create_pod(value, f"{value['metadata']['name']}-{hash_of(self._writer.state.storage.revision)[:5]}")
+            self._create_pod(value, self._pod_name(value))
             return
         now = self._writer.state.operations.now()
         new: Object = {"startTime": status.get("startTime") or now, "ready": sum(map(is_ready, pods))}
-        new["uncountedTerminatedPods"] = {}
+        new |= {"terminating": 0, "uncountedTerminatedPods": {}}
         for name, count in (("active", active), ("succeeded", succeeded), ("failed", failed)):
             new |= {name: count} if count else {}
         if succeeded >= completions:
-            new |= {
-                "completionTime": now,
-                "conditions": [
-                    _job_condition("Complete", "CompletionsReached", "Reached expected number of succeeded pods", now)
-                ],
-            }
+            new |= {"completionTime": now, "conditions": _job_conditions("SuccessCriteriaMet", "Complete", now)}
         elif over:
-            new["conditions"] = [
-                _job_condition("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit", now)
-            ]
+            new["conditions"] = _job_conditions("FailureTarget", "Failed", now)
         self._writer.write_status(self._current(value), new)
 
     def run_cron_job(self, namespace: str, name: str) -> str:
@@ -348,6 +368,10 @@ def _revision_of(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get("controller-revision-hash", ""))
 
 
-def _job_condition(kind: str, reason: str, message: str, now: str) -> Object:
+def _job_conditions(first: str, last: str, now: str) -> list[Object]:
+    """The two conditions of a job that is over."""
+    reason, message = "CompletionsReached", "Reached expected number of succeeded pods"
+    if last == "Failed":
+        reason, message = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     times = {"lastProbeTime": now, "lastTransitionTime": now}
-    return {"type": kind, "status": "True", "reason": reason, "message": message, **times}
+    return [{"type": kind, "status": "True", "reason": reason, "message": message, **times} for kind in (first, last)]

@@ -103,7 +103,7 @@ class Meter:
         while len(samples) > 1 and samples[1].at <= oldest:
             samples.popleft()
 
-    def outdated(self, now: float) -> bool:
+    def is_outdated(self, now: float) -> bool:
         """Whether too much time has passed since the last sample or wake-up."""
         return now - self._known_at() > OUTDATED
 
@@ -199,7 +199,7 @@ class RequestMetrics:
             return self._latency(spec, counted)
         self._latencies.forget(key)
         meter = self._meters.get(key) if metric in self.metrics else None
-        if meter is None or meter.outdated(self._clock.monotonic()):
+        if meter is None or meter.is_outdated(self._clock.monotonic()):
             return None
         if not counted:
             return meter.waiting_only(metric, seconds)

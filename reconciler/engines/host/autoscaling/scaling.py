@@ -215,9 +215,9 @@ class Scaling(LocationPart):
 
     def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence for each recommendation that is not in force."""
-        return self._limits.problems(template.desired, self._advised(template.desired))
+        return self._limits.problems(template.desired, self._list_recommendations(template.desired))
 
-    def _advised(self, spec: WorkloadSpec) -> dict[str, Amount]:
+    def _list_recommendations(self, spec: WorkloadSpec) -> dict[str, Amount]:
         return {name: Amount(*pair) for name, pair in self._recommender.recommendations(spec).items()}
 
     def unknown(self, key: Key) -> str:
@@ -246,7 +246,7 @@ class Scaling(LocationPart):
                     self._recommender.observe(spec, used, self._clock.monotonic())
                     self._signals.want_again(template)
                     replicas = list(self._workloads.replicas(spec.key))
-                    await self._limits.bring(spec, replicas, self._advised(spec), used)
+                    await self._limits.bring(spec, replicas, self._list_recommendations(spec), used)
 
     async def _follow_requests(self) -> None:
         while True:

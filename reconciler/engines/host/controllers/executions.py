@@ -146,7 +146,7 @@ class Executions:
             write_atomic(self._path, msgspec.json.encode(log), 0o600)
             _flush_file(self._path)
             self._log = log
-            self._context.signals.changed(self._key)
+            self._context.signals.report_change(self._key)
         for reason, message in events:
             self._context.signals.report(self._key, reason, message)
 

@@ -284,7 +284,7 @@ class LocationController(LocationPart):
         del self.workloads[controller.key], self._tasks[controller.key]
         self._context.endpoints.remove(controller.key)
         log_path(self._context.store.root, controller.key).unlink(missing_ok=True)
-        self._context.signals.changed(controller.key)
+        self._context.signals.report_change(controller.key)
 
     def _rebuild_replicas(self, key: Key, spec: WorkloadSpec | None) -> list[Replica]:
         """Rebuild the replicas that are known only by the labels of running containers."""

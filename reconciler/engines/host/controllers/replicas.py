@@ -40,7 +40,7 @@ class WorkloadReplicas:
         self._endpoints = context.endpoints
         self._errors = errors
         self._wake = wake
-        self._changed = partial(context.signals.changed, key)
+        self._changed = partial(context.signals.report_change, key)
         self._unwritten: set[str] = set()
 
     def decide(self, spec: WorkloadSpec | None) -> Decision:

@@ -58,7 +58,7 @@ class WorkloadController:
         self.wanted: WorkloadSpec | None = None
         self.busy = True
         self._context = context
-        self._errors = ActionErrors(context.clock, self._report_error, partial(context.signals.changed, key))
+        self._errors = ActionErrors(context.clock, self._report_error, partial(context.signals.report_change, key))
         self._members = WorkloadReplicas(key, context, self._errors, self.wake)
         self.replicas = self._members.by_name
         self._restarts: list[StopReplica] = []
@@ -78,7 +78,7 @@ class WorkloadController:
         return self._members.executions if cron else None
 
     @property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """Whether the workload is not wanted and has no replicas left."""
         return self.wanted is None and not self.replicas
 
@@ -144,7 +144,7 @@ class WorkloadController:
 
     async def run(self) -> None:
         """Work until the workload is gone."""
-        while not self.gone:
+        while not self.is_gone:
             self._wake_event.clear()
             self.busy = True
             wake = await self._reconcile_once()
@@ -154,7 +154,7 @@ class WorkloadController:
             # A replica becomes available as time passes, which changes its status. That moment may have passed during
             # another await, so every turn counts as a change.
             if self.executions is None:
-                self._context.signals.changed(self.key)
+                self._context.signals.report_change(self.key)
 
     async def close(self) -> None:
         """Stop running hooks; containers are not affected."""
@@ -183,7 +183,7 @@ class WorkloadController:
         try:
             decision = self._members.decide(self.wanted)
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
-            self._failed(DECIDE, error)
+            self._record_failure(DECIDE, error)
             return Decision()
         self._errors.record_success(DECIDE)
         return decision
@@ -196,11 +196,11 @@ class WorkloadController:
         try:
             await self._apply_action(act)
         except Exception as error:  # noqa: BLE001 - a bug with one action must not take the others down
-            self._failed(name, error)
+            self._record_failure(name, error)
         else:
             self._errors.record_success(name)
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _record_failure(self, name: str, error: Exception) -> None:
         failure = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
         if failure.reason == Reason.VOLUME_CHANGING:
             if self._errors.record_wait(name, str(failure)):

@@ -126,7 +126,7 @@ class Waiting(NamedTuple):
     writer: asyncio.StreamWriter
 
     @property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """Whether its client has closed its side: it gave up, even if it could read an answer. 1: TCP_ESTABLISHED."""
         tcp = self.writer.get_extra_info("socket")
         return self.writer.is_closing() or tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != b"\x01"
@@ -194,7 +194,7 @@ class Forwarder:
         if retry and self.refused:
             report_refused(self._context.signals, self._key, "connection", self.refused)
             self.refused = 0
-        for connection in [waiting for waiting in self.line if waiting.gone]:
+        for connection in [waiting for waiting in self.line if waiting.is_gone]:
             self._leave(connection)
         while self.line and max(self.line[0].since, self._hold_end) + self._limits.seconds <= self._now():
             self._leave(self.line[0], refused=1)

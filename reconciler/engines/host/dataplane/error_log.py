@@ -36,7 +36,7 @@ class ErrorLog:
 
     def open(self) -> None:
         """Go on with the files of an earlier daemon."""
-        for key in self._found():
+        for key in self._list_workloads():
             self._watch(key)
 
     def write(self, key: Key, line: str) -> None:
@@ -73,7 +73,7 @@ class ErrorLog:
         self._known.add(key)
         self._collector.watch(_make_container_id(key), self._path(key))
 
-    def _found(self) -> Iterator[Key]:
+    def _list_workloads(self) -> Iterator[Key]:
         for path in list_paths(self._directory, f"*/*{_SUFFIX}"):
             yield Key(Kind.WORKLOAD, path.parent.name, path.name.removesuffix(_SUFFIX))
 

@@ -109,7 +109,7 @@ class ServicePorts:
         """
         if (assigned := self.find(key)) is not None:
             return assigned
-        spread, spare = f"{self._file}/{key}", self._unreserved(bound)
+        spread, spare = f"{self._file}/{key}", self._list_unreserved(bound)
         port = spare[_hash_text(spread) % len(spare)] if spare else self._free(1, spread, self._ports.values())[0]
         self.reserve(key, port)
         return port
@@ -124,7 +124,7 @@ class ServicePorts:
 
     def spare(self, count: int, bound: Collection[int]) -> list[int]:
         """Up to ``count`` ports that are of no workload, first of all of those that a proxy has ``bound``."""
-        ports = self._unreserved(bound)[:count]
+        ports = self._list_unreserved(bound)[:count]
         taken = {*self._ports.values(), *bound}
         left = count - len(ports)
         while left > 0:
@@ -151,7 +151,7 @@ class ServicePorts:
     def _free(self, count: int, spread: str, taken: Collection[int]) -> list[int]:
         return [*free_ports(range(count), taken, spread, self._among, reuse=True).values()]
 
-    def _unreserved(self, bound: Collection[int]) -> list[int]:
+    def _list_unreserved(self, bound: Collection[int]) -> list[int]:
         reserved = set(self._ports.values())
         return sorted(port for port in bound if port in self._among and port not in reserved)
 

@@ -163,13 +163,13 @@ class ServicePublisher(LocationPart):
     def on_serving_change(self) -> None:
         """Report new problems of domains; called first once everything was compared with what is wanted."""
         self._compared = True
-        problems, awaited = self.dataplane.route_problems(), self._served.awaited
+        problems, awaited = self.dataplane.route_problems(), self._served_certificates.awaited
         for name, texts in problems.items():
             for text in texts:
                 if text not in self._problems.get(name, ()) and text not in awaited:
                     self._signals.report(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, text)
         self._problems = problems
-        self._signals.changed()
+        self._signals.report_change()
 
     def read_manifest(self, key: Key, body: bytes, _revision: str) -> None:
         """Read from the manifest of a workload which requests start no replica."""
@@ -241,7 +241,9 @@ class ServicePublisher(LocationPart):
         }
         now, problems = self._clock.now(), self.dataplane.route_problems()
         hook = self._certificates is not None and self._certificates.dns_hook
-        facts = DomainFacts(self._location, now, self._router.table(), self._served, problems, errors, hook)
+        facts = DomainFacts(
+            self._location, now, self._router.table(), self._served_certificates, problems, errors, hook
+        )
         reports = report_domains((domain for domain, _ in routed.values()), facts)
         return {Key(Kind.DOMAIN, "", name): report for name, report in reports.items()}
 
@@ -259,12 +261,14 @@ class ServicePublisher(LocationPart):
         yield from self.dataplane.limitations(spec)
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)
-            yield from self._router.unserved(spec.key, self.dataplane.route_problems(), self._served)
+            yield from self._router.explain_unserved(
+                spec.key, self.dataplane.route_problems(), self._served_certificates
+            )
             if (outside := self._router.table().workloads.get(spec.key)) is not None:
-                yield from endpoint_without_tls(self._served.without_domain.get(outside.host, ""))
+                yield from endpoint_without_tls(self._served_certificates.without_domain.get(outside.host, ""))
 
     @property
-    def _served(self) -> Served:
+    def _served_certificates(self) -> Served:
         """The certificates that were found last; none without an ingress."""
         return self._certificates.store.served if self._certificates is not None else Served()
 

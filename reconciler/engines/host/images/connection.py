@@ -180,7 +180,7 @@ class RegistryConnection:
             answer = await self._once(request)
             if answer.status not in _REDIRECTS or request.form is not None:
                 return answer
-            request = self._redirected(request, answer.headers)
+            request = self._redirect(request, answer.headers)
         raise _too_many_redirects(first)
 
     @asynccontextmanager
@@ -189,13 +189,13 @@ class RegistryConnection:
         first = request
         for _ in range(_MAX_REDIRECTS + 1):
             host = urlsplit(request.url).netloc
-            with self._reworded(host):
+            with self._reword_errors(host):
                 async with self._exchange(request) as response:
                     headers = _get_headers(response)
                     if response.status_code not in _REDIRECTS:
                         yield BlobStream(host, response.status_code, headers, self._chunks(response, host))
                         return
-            request = self._redirected(request, headers)
+            request = self._redirect(request, headers)
         raise _too_many_redirects(first)
 
     async def check(self, host: str) -> None:
@@ -237,7 +237,7 @@ class RegistryConnection:
                 seconds = parsedate_to_datetime(text).timestamp() - self._clock.now()
         return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
 
-    def _redirected(self, request: RegistryRequest, answered: Mapping[str, str]) -> RegistryRequest:
+    def _redirect(self, request: RegistryRequest, answered: Mapping[str, str]) -> RegistryRequest:
         """``request`` at the target of its answer, without its login if that is another host. Raises ImageError."""
         target = _get_redirect_target(request.url, answered)
         if not self.is_safe(target):
@@ -249,7 +249,7 @@ class RegistryConnection:
 
     async def _once(self, request: RegistryRequest) -> RegistryAnswer:
         host = urlsplit(request.url).netloc
-        with self._reworded(host):
+        with self._reword_errors(host):
             async with asyncio.timeout(self._seconds), self._exchange(request) as response:
                 body = bytearray()
                 async for chunk in response.aiter_raw():
@@ -259,12 +259,12 @@ class RegistryConnection:
                 return RegistryAnswer(host, response.status_code, _get_headers(response), bytes(body))
 
     async def _chunks(self, response: httpx2.Response, host: str) -> AsyncIterator[bytes]:
-        with self._reworded(host):
+        with self._reword_errors(host):
             async for chunk in response.aiter_raw():
                 yield chunk
 
     @contextmanager
-    def _reworded(self, host: str) -> Iterator[None]:
+    def _reword_errors(self, host: str) -> Iterator[None]:
         """Let the failure of a request to ``host`` be an ImageError."""
         try:
             yield

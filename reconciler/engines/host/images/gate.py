@@ -87,7 +87,7 @@ class ImageGate(LocationPart):
         if store is not None:
             settings = site.settings
             context = ImageContext(self._root, settings.org, settings.images, site.secrets, site.clock, Random())
-            events = ImageEvents(self._moved, self._failed, self._running.images, self._expired)
+            events = ImageEvents(self._pull_moved, self._report_failure, self._running.images, self._report_expiry)
             self._service = ImageService(context, store, events, self._registry)
 
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -101,7 +101,7 @@ class ImageGate(LocationPart):
         if self._service is not None:
             await self._service.close()
 
-    def _expired(self, image: str) -> None:
+    def _report_expiry(self, image: str) -> None:
         key = Key(Kind.LOCATION, "", self._context.location)
         self._signals.report(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted")
 
@@ -112,13 +112,13 @@ class ImageGate(LocationPart):
 
     def digests(self, key: Key, version: int) -> tuple[str, ...]:
         """The pinned references of a version, in order of its containers; empty before they are known."""
-        return tuple(image for _, image in sorted(self._pinned(key, version).items()))
+        return tuple(image for _, image in sorted(self._find_pins(key, version).items()))
 
-    def resolved(self, key: Key, version: int) -> ResolvedImages | None:
+    def find_resolved(self, key: Key, version: int) -> ResolvedImages | None:
         """What the images of a version mean; None where nothing runs from images."""
         if self._service is None or not self._pulls:
             return None
-        pins, error = self._service.pinned(key, version), self.error(key)
+        pins, error = self._service.find_pins(key, version), self.error(key)
         errors = (error,) if error else ()
         if pins is None or not pins.containers:
             return ResolvedImages(error_messages=errors)
@@ -146,7 +146,7 @@ class ImageGate(LocationPart):
         if self._images.get(spec.key) != images:
             self._service.adopt(images, self._running.images_of(spec.key, spec.version))
             self._begin(images, {*running, spec.version})
-        pinned = self._pinned(spec.key, spec.version)
+        pinned = self._find_pins(spec.key, spec.version)
         if spec.key not in self._ready and not self._ran_before(spec.key, spec.version, containers):
             fault = self._errors.get(spec.key)
             return msgspec.structs.replace(spec, pending=_describe_pull(containers), image_fault=fault)
@@ -162,7 +162,7 @@ class ImageGate(LocationPart):
         if images is not None and key in self._ready:
             self._start(images)
 
-    def _moved(self, tag: WatchedTag, digest: str) -> None:
+    def _pull_moved(self, tag: WatchedTag, digest: str) -> None:
         """Pull what a tag means now; when it is here, a rollout to it begins."""
         images = self._images.get(tag.key)
         if images is not None and tag.key in self._ready and images.version == tag.version:
@@ -170,7 +170,7 @@ class ImageGate(LocationPart):
             self._signals.report(tag.key, Reason.IMAGE_CHANGED, message)
             self._start(images, follow=True)
 
-    def _failed(self, key: Key, error: EngineError) -> None:
+    def _report_failure(self, key: Key, error: EngineError) -> None:
         """Report that the tags of a workload cannot be followed; what runs goes on."""
         self._report(key, error)
 
@@ -237,13 +237,13 @@ class ImageGate(LocationPart):
         else:
             self._signals.report(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
 
-    def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
-        pins = self._service.pinned(key, version) if self._service is not None and self._pulls else None
+    def _find_pins(self, key: Key, version: int) -> Mapping[str, str]:
+        pins = self._service.find_pins(key, version) if self._service is not None and self._pulls else None
         return {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
 
     def _ran_before(self, key: Key, version: int, containers: Mapping[str, str]) -> bool:
         """Whether all images of the version were on this host before: its replicas need not wait for another look."""
-        pins = self._service.pinned(key, version) if self._service is not None else None
+        pins = self._service.find_pins(key, version) if self._service is not None else None
         pinned = pins.containers if pins is not None else {}
         return all(
             name in pinned and pinned[name].image == image and pinned[name].pulled for name, image in containers.items()

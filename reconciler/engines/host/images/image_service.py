@@ -129,7 +129,7 @@ class ImageService:
         self._watch(images, references, pins)
         return {name: pin.pinned for name, pin in pins.items()}
 
-    def pinned(self, key: Key, version: int) -> VersionPins | None:
+    def find_pins(self, key: Key, version: int) -> VersionPins | None:
         """The digests of a version, None before any is resolved. They need not be on this host."""
         return self._digests.get(key, version)
 

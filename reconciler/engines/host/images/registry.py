@@ -89,20 +89,20 @@ class Registry:
         """A part of an image as the registry sends it, to a request with ``headers``."""
         began = self._clock.monotonic()
         try:
-            async with self._opened(part, credentials, headers) as stream:
+            async with self._open_part(part, credentials, headers) as stream:
                 if stream.status != 401:
                     yield stream
                     return
                 refused = RegistryAnswer(stream.host, stream.status, stream.headers)
             if not self._authorization.renew(part.reference, credentials, refused, began):
                 raise self._connection.refusal(refused)
-            async with self._opened(part, credentials, headers) as stream:
+            async with self._open_part(part, credentials, headers) as stream:
                 yield stream
         except ImageError as error:
             raise _add_image_name(part.reference, error) from None
 
     @asynccontextmanager
-    async def _opened(
+    async def _open_part(
         self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
     ) -> AsyncIterator[BlobStream]:
         reference = part.reference

@@ -62,7 +62,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & _CONTINUES)
 
     @property
-    def framed(self) -> bool:
+    def is_framed(self) -> bool:
         """Whether the output has the log form of containers (see cri.py)."""
         return bool(self.flags & _FRAMED)
 

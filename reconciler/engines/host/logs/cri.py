@@ -62,7 +62,7 @@ def first_ms(text: bytes, default: int) -> int:
 
 def decode_block(block: Block) -> Sequence[Block]:
     """``block`` as blocks of plain lines, one for each time; itself if it has plain lines."""
-    if not block.framed:
+    if not block.is_framed:
         return (block,)
     raw = block.text()
     lines, rest = _join_parts(block.ms, raw)

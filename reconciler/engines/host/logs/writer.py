@@ -147,7 +147,7 @@ class Writer:
 
 
 def _position_after(last: Block, text: bytes) -> Position:
-    if last.framed and last.length:
+    if last.is_framed and last.length:
         middle = is_partial(text)
     else:
         middle = not text.endswith(b"\n") if last.length else last.continues

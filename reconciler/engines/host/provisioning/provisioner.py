@@ -173,13 +173,11 @@ class Provisioner(LocationPart):
             template,
             spec,
             ContainerRun(
-                *(
-                    container_id,
-                    desired.version,
-                    desired.config_hash,
-                    check.volume.index,
-                    containers[0].image or spec.image,
-                ),
+                container_id,
+                desired.version,
+                desired.config_hash,
+                check.volume.index,
+                containers[0].image or spec.image,
                 volumes={name: check.path},
             ),
         )

@@ -120,7 +120,7 @@ class TemplateStore(LocationPart):
             return template.spec
         return read_specification(record.body)
 
-    def created(self, key: Key) -> dict[int, str]:
+    def creation_times(self, key: Key) -> dict[int, str]:
         """The creation time of each known version of the workload, ISO 8601."""
         return {template.desired.version: template.created for template in self._templates.get(key, {}).values()}
 

@@ -74,7 +74,7 @@ class Backends:
         name = f"image-{volume_spec.file_system}"
         return BackendName.DIRECTORY if self._missing[name] else name
 
-    def named(self, name: str) -> VolumeBackend:
+    def find_backend(self, name: str) -> VolumeBackend:
         """The backend ``name``. Raises EngineError if there is none."""
         try:
             return self._all[name]
@@ -87,7 +87,7 @@ class Backends:
 
     def of(self, record: VolumeRecord) -> VolumeBackend:
         """The backend of a volume with ``record``. Raises EngineError."""
-        return self.named(record.backend)
+        return self.find_backend(record.backend)
 
     def _find_refusal(self) -> str:
         """Why no image can be mounted on this host; empty if that works."""

@@ -271,7 +271,7 @@ class VolumeStore:
             if record is not None and record.state is VolumeState.READY:
                 handle.backend(record).trim(handle.files)
 
-    def deleted(self) -> tuple[DeletedVolume, ...]:
+    def list_deleted(self) -> tuple[DeletedVolume, ...]:
         """The final snapshots of volumes whose volume sets are deleted."""
         return tuple(self._final.list())
 
@@ -354,5 +354,5 @@ class VolumeStore:
         for volume in self._ids():
             for snapshot in snapshots.list_snapshots(VolumeOnDisk(volume, self._root, self._backends).files).snapshots:
                 yield Saving(snapshot.size, f"deleting the snapshot {snapshot.name} of {volume}")
-        for final in self.deleted():
+        for final in self.list_deleted():
             yield Saving(final.snapshot.size, f"deleting the final snapshot {final.name} of {final.volumeset}")

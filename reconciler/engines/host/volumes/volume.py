@@ -81,14 +81,24 @@ class VolumeOnDisk:
         record = self.find()
         if record is None:
             return None
-        backend, unfinished = self.backend(record), self.unfinished()
+        backend, unfinished = self.backend(record), self.find_unfinished()
         listing, holder = snapshots.list_snapshots(self.files), self.holder
         lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
-            self.id.index, record.backend, record.file_system, record.capacity, record.state, listing.snapshots, holder,
-            backend.enforced, backend.freezes, lost, unfinished, backend.grows_detached,
+            self.id.index,
+            record.backend,
+            record.file_system,
+            record.capacity,
+            record.state,
+            listing.snapshots,
+            holder,
+            backend.enforced,
+            backend.freezes,
+            lost,
+            unfinished,
+            backend.grows_detached,
             damaged_snapshots=listing.damages,
-        )  # fmt: skip
+        )
 
     def lock(self, holder: str) -> bool:
         """Lock the volume for ``holder``; return False if it was.
@@ -102,7 +112,7 @@ class VolumeOnDisk:
             )
         if former:
             return False
-        if (command := self.unfinished()) is not None:
+        if (command := self.find_unfinished()) is not None:
             raise EngineError(
                 f"{self.id} has an unfinished {command.replaces}, which replaces its data: it is free when that is "
                 "repeated or given up",
@@ -115,7 +125,7 @@ class VolumeOnDisk:
             raise
         return True
 
-    def unfinished(self) -> LastCommand | None:
+    def find_unfinished(self) -> LastCommand | None:
         """The command that replaces the data and is not done; None if there is none."""
         last = self.files.read_command()
         return last if last is not None and last.replaces else None
@@ -144,7 +154,7 @@ class VolumeOnDisk:
             name, capacity = record.backend, max(record.capacity, volume_spec.capacity)
         else:
             name, capacity = self._backends.choose(volume_spec), volume_spec.capacity
-        backend = self._backends.named(name)
+        backend = self._backends.find_backend(name)
         file_system = backend.file_system(volume_spec.file_system)
         creating = VolumeRecord(name, capacity, VolumeState.CREATING, file_system, recreated)
         ready = VolumeRecord(name, capacity, VolumeState.READY, file_system)

@@ -56,7 +56,7 @@ class Attachments:
         """The replica that holds a volume; "" if none does."""
         return self._holders.get(volume, "")
 
-    def attached(self, volumeset: Key) -> dict[VolumeId, str]:
+    def list_attached(self, volumeset: Key) -> dict[VolumeId, str]:
         """The attached volumes of a volume set, with their holders."""
         return {volume: holder for volume, holder in self._holders.items() if volume.volumeset == volumeset}
 
@@ -129,7 +129,7 @@ class Attachments:
         return True
 
     @contextmanager
-    def reserved(self, volumes: Iterable[VolumeId], purpose: str) -> Iterator[None]:
+    def reserve(self, volumes: Iterable[VolumeId], purpose: str) -> Iterator[None]:
         """Let no replica attach ``volumes`` meanwhile; ``purpose`` completes a sentence about the volume."""
         chosen = dict.fromkeys(volumes, purpose)
         self._reserved |= chosen

@@ -111,7 +111,7 @@ class VolumeCommands:
     async def expand(self, volume: VolumeId, capacity: float) -> None:
         """Expand a volume, with its replica stopped only if that is needed. Raises EngineError."""
         if not await self._blocking(self._store.grow, volume, capacity):
-            async with self.detached(volume, "is being expanded"):
+            async with self.detach(volume, "is being expanded"):
                 await self._blocking(self._store.grow, volume, capacity)
 
     async def take_snapshot(self, volume: VolumeId, name: str, expires: str, tags: Mapping[str, str]) -> None:
@@ -141,7 +141,7 @@ class VolumeCommands:
     async def _copy_detached(self, volume: VolumeId, name: str, copy: Callable[[], StoredSnapshot]) -> StoredSnapshot:
         """Copy the data for a snapshot while the replica is stopped; an event says for how long. Raises EngineError."""
         began, holder = self._clock.monotonic(), self._sets.attachments.holder(volume)
-        async with self.detached(volume, "gets a snapshot"):
+        async with self.detach(volume, "gets a snapshot"):
             copied = await self._blocking(copy)
         if holder:
             seconds = self._clock.monotonic() - began
@@ -153,10 +153,10 @@ class VolumeCommands:
         return copied
 
     @asynccontextmanager
-    async def detached(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
+    async def detach(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
         """Stop the replica that holds a volume; it starts again afterwards. Raises EngineError."""
         await asyncio.to_thread(self._check_users, volume)
-        with self._sets.attachments.reserved([volume], purpose):
+        with self._sets.attachments.reserve([volume], purpose):
             await self._sets.until_detached(volume)
             yield
 
@@ -234,7 +234,7 @@ class VolumeCommands:
             case ExpandVolume(new_storage_capacity=capacity):
                 await self.expand(volume, capacity)
             case DeleteVolume():
-                async with self.detached(volume, "is being deleted"):
+                async with self.detach(volume, "is being deleted"):
                     await self._blocking(self._store.clear, volume)
                     # The replica that starts next writes new data, which a crash must not delete too.
                     await self._record(volume, _mark_command_done(begun))
@@ -249,7 +249,7 @@ class VolumeCommands:
                 with _done_before(Reason.SNAPSHOT_EXISTS):
                     await self._blocking(clone_snapshot, self._root, source, name, volume, self._store.reserve)
             case RestoreVolume(snapshot_name=name):
-                async with self.detached(volume, "is being restored"):
+                async with self.detach(volume, "is being restored"):
                     former = f"pre-restore-{compact_time(begun.started)}"
                     await self._blocking(self._store.restore, volume, name, former)
                     await self._record(volume, _mark_command_done(begun))

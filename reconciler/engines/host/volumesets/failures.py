@@ -79,12 +79,12 @@ class VolumeFailures:
         if former is None or _format_stable_text(former.error) != _format_stable_text(error):
             self._signals.report(volume.volumeset, _get_event_reason(act, error), _format_failure_message(failure, act))
         if former is None or str(former.error) != str(error):
-            self._signals.changed()
+            self._signals.report_change()
 
     def clear(self, volume: VolumeId, act: Act) -> None:
         """Forget the failure of an act, which succeeded or is no longer wanted."""
         if self._found.pop((volume, act), None) is not None:
-            self._signals.changed()
+            self._signals.report_change()
 
     def retain(self, volumesets: Container[Key]) -> None:
         """Forget the failures of volume sets that do not exist any more."""

@@ -106,7 +106,7 @@ class Releases:
                 self._stopping.add(volume)  # it is taken when its own replica starts
                 return
             message = f"the snapshot {snapshot.name} of {volume}, which must precede the new version, failed: {error}"
-            raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
+            raise EngineError(message, reason=Reason.from_stored(str(error.reason)), retry=error.retry) from None
         snapshot_tags = {snapshot.name: snapshot.tags for snapshot in stored_volume.snapshots}
         workload = workload_of(snapshot, volume.volumeset)
         for name in list_outdated_snapshots(snapshot_tags, workload.name if workload else ""):

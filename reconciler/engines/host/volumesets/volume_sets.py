@@ -88,7 +88,7 @@ class VolumeSets:
         self._open = False
         for record in records:
             await self._open_store(record.key)
-            self._add(as_recorded(record), self.claims.recorded(record), record.body)
+            self._add(as_recorded(record), self.claims.recorded_state(record), record.body)
             await self._refresh_later(record.key)
 
     async def _open_store(self, key: Key) -> None:
@@ -151,9 +151,9 @@ class VolumeSets:
         await self._open_store(key)
         spec = read_specification(past.body) if past is not None else Specification()
         if step.action is Action.DELETE:
-            for volume in self.attachments.attached(key):
+            for volume in self.attachments.list_attached(key):
                 await self.attachments.detach_orphan(volume)
-            if attached := self.attachments.attached(key):
+            if attached := self.attachments.list_attached(key):
                 return self._waiting(step, attached)
             await self._drop(key, spec)
             await self._replacements.forget(key)
@@ -176,7 +176,7 @@ class VolumeSets:
         await self.refresh(key)
         return Outcome(step.id, Result.APPLIED, seen=self.known[key].observation)
 
-    def used(self, volume: VolumeId) -> int:
+    def used_bytes(self, volume: VolumeId) -> int:
         """Bytes that a volume uses, as they were last measured."""
         volume_set = self.known.get(volume.volumeset)
         return volume_set.used.get(volume.index, 0) if volume_set is not None else 0
@@ -188,7 +188,7 @@ class VolumeSets:
             self.known[volume.volumeset] = msgspec.structs.replace(
                 volume_set, used={**volume_set.used, volume.index: used}
             )
-            self.signals.changed()
+            self.signals.report_change()
 
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
@@ -200,7 +200,7 @@ class VolumeSets:
             return
         self.known[key] = msgspec.structs.replace(volume_set, stored=stored, read=read)
         if volume_set.stored != stored:
-            self.signals.changed()
+            self.signals.report_change()
 
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
         claimed = read_volumes(state) or VolumeSetState(seen.location)
@@ -224,8 +224,8 @@ class VolumeSets:
         """Delete all volumes, whose replicas end for that and start again."""
         volume_set = self.known.get(key)
         stored = volume_set.stored if volume_set is not None else ()
-        volumes = {*self.attachments.attached(key), *(VolumeId(key, volume.index) for volume in stored)}
-        with self.attachments.reserved(volumes, "is being replaced"):
+        volumes = {*self.attachments.list_attached(key), *(VolumeId(key, volume.index) for volume in stored)}
+        with self.attachments.reserve(volumes, "is being replaced"):
             for volume in volumes:
                 await self.until_detached(volume)
             await asyncio.to_thread(self.store.drop, key, spec.snapshots.create_final_snapshot)

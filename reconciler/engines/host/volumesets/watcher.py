@@ -129,7 +129,7 @@ class VolumeWatcher:
         text = describe_overcommitment(stored, self._sets.store.disk_size()) if stored else ""
         if text != self._overcommitted:
             self._overcommitted = text
-            self._signals.changed()
+            self._signals.report_change()
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -263,7 +263,7 @@ class VolumeWatcher:
         if stored.capacity < spec.initial_capacity:
             await self._commands.expand(volume, float(spec.initial_capacity))
             return
-        used = self._sets.used(volume)
+        used = self._sets.used_bytes(volume)
         capacity = grown_capacity(spec.autoscaling, stored.capacity, used)
         if capacity is None or not self._is_due(self._grown, volume, GROWTH_PAUSE):
             return

@@ -49,7 +49,7 @@ class DesiredWorkloads(LocationPart):
         record = self._claims.record(key)
         if record is not None:
             self.want_existing(record)
-        self._signals.changed(key)
+        self._signals.report_change(key)
 
     def want_again(self, template: ReplicaTemplate) -> None:
         """Want the replicas of a template, as many as scaling wants."""
@@ -57,7 +57,7 @@ class DesiredWorkloads(LocationPart):
 
     def want_existing(self, record: Record) -> None:
         """Want the workload as it is recorded, unless it does not exist or is being deleted."""
-        if self._location.desired(record.key) is not None:
+        if self._location.find_desired_spec(record.key) is not None:
             self.want_recorded(record)
 
     def want_recorded(self, record: Record) -> None:

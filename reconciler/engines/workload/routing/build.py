@@ -241,7 +241,7 @@ class _Builder:
 
 def _build_site(domain: Domain, port: Port) -> Site:
     name, dns = domain.name, domain.spec.cert_challenge_type == "dns01"
-    secure = port.number != HTTP and (port.number == HTTPS or port.protocol == "http2" or port.tls.customized)
+    secure = port.number != HTTP and (port.number == HTTPS or port.protocol == "http2" or port.tls.is_customized)
     cors = port.cors if port.cors.allow_origins else None
     return Site(f"{name}:{port.number}", name, port.number, secure, port.protocol == "http2", cors, port.tls, dns)
 

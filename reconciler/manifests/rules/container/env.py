@@ -96,7 +96,7 @@ def check_port_variable(workload: Workload) -> Iterator[Flaw | Lookup]:
 def inherited_port(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
     values = _ports_of(question.target, world)
-    workload = world.bodies.typed(subject, Workload) if values else None
+    workload = world.bodies.read_view(subject, Workload) if values else None
     if workload is None:
         return
     container = find_asking_container(question, workload)
@@ -108,10 +108,10 @@ def inherited_port(question: LookupRequest, subject: str, world: RuleContext) ->
 
 def _ports_of(gvc: str, world: RuleContext) -> list[str]:
     """The value of PORT in ``gvc``, if it is known and set."""
-    gvc_resource = world.bodies.typed(gvc, Gvc)
+    gvc_resource = world.bodies.read_view(gvc, Gvc)
     if gvc_resource is None:
         return []
-    return world.memoized(
+    return world.memoize(
         ("PORT", gvc), lambda: [variable.value for variable in gvc_resource.spec.env if variable.name == "PORT"]
     )
 

@@ -74,11 +74,11 @@ def check_unknown_variables(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 @cross_rule("env-unknown")
 def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether neither the container that asks nor its GVC sets the name."""
-    gvc, name = world.bodies.typed(question.target, Gvc), question.detail
+    gvc, name = world.bodies.read_view(question.target, Gvc), question.detail
     if gvc is None:
         return
     env = gvc.spec.env
-    if name not in world.memoized(("env", question.target), lambda: {variable.name for variable in env}):
+    if name not in world.memoize(("env", question.target), lambda: {variable.name for variable in env}):
         yield _describe_unset_variable(
             name,
             _suggest_nearest_name(name, env[:_MOST_COMPARED]) or f"set it here or in the GVC {quote_text(gvc.name)}",
@@ -108,19 +108,19 @@ def check_variable_cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 @cross_rule("env-cycle")
 def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether a variable of a container embeds one of the GVC's that embeds it in turn."""
-    gvc, workload = world.bodies.typed(question.target, Gvc), world.bodies.typed(subject, Workload)
+    gvc, workload = world.bodies.read_view(question.target, Gvc), world.bodies.read_view(subject, Workload)
     if gvc is None or workload is None:
         return
-    theirs = world.memoized(("links", question.target), lambda: _collect_links(gvc.spec.env))
+    theirs = world.memoize(("links", question.target), lambda: _collect_links(gvc.spec.env))
     if not theirs:
         return
     container, start = question.pointer.rpartition("/env/")[0], question.detail
     env = find_asking_container(question, workload).env
-    own: Links = world.memoized(
+    own: Links = world.memoize(
         ("own links", subject, container),
         lambda: dict.fromkeys((variable.name for variable in env), ()) | _collect_links(env),
     )
-    named = world.memoized(("named", question.target), lambda: frozenset(chain.from_iterable(theirs.values())))
+    named = world.memoize(("named", question.target), lambda: frozenset(chain.from_iterable(theirs.values())))
     if named.isdisjoint(own):
         return  # no variable of the GVC embeds one of the container
     for circle in _walk_links(start, ChainMap(own, theirs), set(), _MOST_STEPS):

@@ -69,4 +69,4 @@ def answer_route_port(question: LookupRequest, subject: str, world: RuleContext)
 def _list_port_numbers(key: str, workload: Workload, world: RuleContext) -> dict[str, None]:
     """Numbers of the ports of ``workload`` with the key ``key``, in their order."""
     numbers = (str(port) for container in workload.spec.containers for port in declared_ports(container))
-    return world.memoized(("ports", key), lambda: dict.fromkeys(numbers))
+    return world.memoize(("ports", key), lambda: dict.fromkeys(numbers))

@@ -81,7 +81,7 @@ def _list_inherited_secrets(question: LookupRequest, subject: str, world: RuleCo
     Variables that the container itself sets are omitted.
     """
     refused = _list_refused_variables(question.target, question.detail, world)
-    workload = world.bodies.typed(subject, Workload) if refused else None
+    workload = world.bodies.read_view(subject, Workload) if refused else None
     if workload is None:
         return
     own = {variable.name for variable in find_asking_container(question, workload).env}
@@ -97,19 +97,19 @@ def _list_refused_variables(gvc: str, identity: str, world: RuleContext) -> list
     read = _secret_variables(gvc, world)
     if not identity or not read:
         return read
-    left = world.memoized(("refused", gvc, identity), lambda: _not_granted(gvc, identity, world))
+    left = world.memoize(("refused", gvc, identity), lambda: _not_granted(gvc, identity, world))
     return [pair for pair in read if pair[1] in left] if left else []
 
 
 def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
     """The secrets in variables of ``gvc`` that no policy lets ``identity`` reveal, if that is known."""
-    if world.bodies.typed(identity, Identity) is None:
+    if world.bodies.read_view(identity, Identity) is None:
         return frozenset()
     read = {secret for _, secret in _secret_variables(gvc, world)}
-    secrets = world.memoized(
-        ("known", gvc), lambda: frozenset(text for text in read if world.bodies.typed(text, Secret) is not None)
+    secrets = world.memoize(
+        ("known", gvc), lambda: frozenset(text for text in read if world.bodies.read_view(text, Secret) is not None)
     )
-    grants = world.memoized(("grants", identity), lambda: _collect_grants(identity, world))
+    grants = world.memoize(("grants", identity), lambda: _collect_grants(identity, world))
     left = frozenset() if grants.everything else secrets.difference(*grants.named)
     if not left or not all(world.query_budget.take(query.terms, len(left)) for query in grants.queries):
         return frozenset()
@@ -119,10 +119,10 @@ def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
 
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and secret of the variables of ``gvc`` that read one, if it is known."""
-    gvc_resource = world.bodies.typed(gvc, Gvc)
+    gvc_resource = world.bodies.read_view(gvc, Gvc)
     if gvc_resource is None:
         return []
-    return world.memoized(
+    return world.memoize(
         ("secrets", gvc),
         lambda: [
             (variable.name, f"{Kind.SECRET}/{variable.value[len(SECRET_URI) :].partition('.')[0]}")
@@ -134,7 +134,7 @@ def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
 
 def _can_reveal_secret(identity: str, secret: str, world: RuleContext) -> bool:
     """Whether any policy lets ``identity`` reveal ``secret``, or may do so."""
-    return world.memoized(("reveal", identity, secret), lambda: _has_reveal_grant(identity, secret, world))
+    return world.memoize(("reveal", identity, secret), lambda: _has_reveal_grant(identity, secret, world))
 
 
 class _Query(NamedTuple):
@@ -153,9 +153,9 @@ class _Grants(NamedTuple):
 
 
 def _has_reveal_grant(identity: str, secret: str, world: RuleContext) -> bool:
-    if world.bodies.typed(identity, Identity) is None or world.bodies.typed(secret, Secret) is None:
+    if world.bodies.read_view(identity, Identity) is None or world.bodies.read_view(secret, Secret) is None:
         return True
-    grants = world.memoized(("grants", identity), lambda: _collect_grants(identity, world))
+    grants = world.memoize(("grants", identity), lambda: _collect_grants(identity, world))
     if grants.everything or any(secret in keys for keys in grants.named):
         return True
     body = _without_data(secret, world)
@@ -165,7 +165,7 @@ def _has_reveal_grant(identity: str, secret: str, world: RuleContext) -> bool:
 def _collect_grants(identity: str, world: RuleContext) -> _Grants:
     """Certain and possible grants: for a faulty policy only its links are known, or nothing."""
     candidates = [_build_policy_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
-    unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.unresolved(Kind.POLICY)))
+    unknown = world.memoize(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.list_unresolved(Kind.POLICY)))
     grants = [candidate for candidate in candidates if candidate is not None]
     named = (*(keys for grant in grants for keys in grant.named if keys), *unknown.secrets_beside(identity))
     queries = tuple(query for grant in grants for query in grant.queries)
@@ -174,7 +174,7 @@ def _collect_grants(identity: str, world: RuleContext) -> _Grants:
 
 def _build_policy_grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
     """The secrets that the policy ``key`` lets ``identity`` reveal, None for none."""
-    policy = world.bodies.typed(key, Policy)
+    policy = world.bodies.read_view(key, Policy)
     if policy is None:
         return _Grants(True, (), ())
     if policy.target_kind != Kind.SECRET or _name_of(identity) not in _list_revealing_principals(key, policy, world):
@@ -196,7 +196,7 @@ def _name_of(identity: str) -> str:
 
 def _list_revealing_principals(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     """The ends of the links to principals that ``policy`` with the key ``key`` lets reveal its targets."""
-    return world.memoized(
+    return world.memoize(
         ("revealing", key),
         lambda: frozenset(
             "/".join(link.rsplit("/", 4)[-4:])
@@ -210,12 +210,12 @@ def _list_revealing_principals(key: str, policy: Policy, world: RuleContext) -> 
 def _list_target_secrets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     """Keys of the secrets that ``policy`` with the key ``key`` links to."""
     links = policy.target_links
-    return world.memoized(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
+    return world.memoize(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
 
 
 def _without_data(secret: str, world: RuleContext) -> dict[str, Any]:
     """The body of ``secret`` as queries see it: they cannot ask for the values of secrets."""
-    body: dict[str, Any] = world.bodies.typed(secret, dict) or {}
+    body: dict[str, Any] = world.bodies.read_view(secret, dict) or {}
     return {name: value for name, value in body.items() if name != "data"}
 
 
@@ -223,11 +223,11 @@ def _get_policy_query(key: str, world: RuleContext) -> _Query:
     """The query of the policy ``key``, which all identities that it binds share."""
 
     def read() -> _Query:
-        body: dict[str, Any] = world.bodies.typed(key, dict) or {}
+        body: dict[str, Any] = world.bodies.read_view(key, dict) or {}
         query: dict[str, Any] = body.get("targetQuery", {})
         return _Query(term_count(query), make_selector(query, world.bodies.org))
 
-    return world.memoized(("policy query", key), read)
+    return world.memoize(("policy query", key), read)
 
 
 class _Unresolved:

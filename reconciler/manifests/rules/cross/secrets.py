@@ -63,10 +63,10 @@ def check_secret_keys(resource: Workload | Gvc) -> Iterator[Lookup]:
 
 def _key_names(secret: str, world: RuleContext) -> dict[str, None] | None:
     """The names of the keys of ``secret``, in order; None if it is unknown."""
-    resource = world.bodies.typed(secret, Secret)
+    resource = world.bodies.read_view(secret, Secret)
     if resource is None:
         return None
-    return world.memoized(("keys", secret), lambda: dict.fromkeys(resource.key_names()))
+    return world.memoize(("keys", secret), lambda: dict.fromkeys(resource.key_names()))
 
 
 def _may_have_key(question: LookupRequest, world: RuleContext) -> bool:
@@ -78,7 +78,7 @@ def _may_have_key(question: LookupRequest, world: RuleContext) -> bool:
 @cross_rule("secret-key", _may_have_key)
 def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret has the key, if the secret is known."""
-    secret, names = world.bodies.typed(question.target, Secret), _key_names(question.target, world)
+    secret, names = world.bodies.read_view(question.target, Secret), _key_names(question.target, world)
     if secret is None or names is None or question.detail in names:
         return
     if not isinstance(secret.data, dict):
@@ -108,7 +108,7 @@ def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
 @shared_cross_rule("secret-mount-path")
 def has_a_directory(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret is one text, if the secret is known."""
-    secret = world.bodies.typed(question.target, Secret)
+    secret = world.bodies.read_view(question.target, Secret)
     if secret is not None and secret.type in TEXTS:
         name = question.detail.strip("/")
         yield (

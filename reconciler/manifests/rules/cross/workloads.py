@@ -67,7 +67,7 @@ def own_locations(workload: Workload) -> Iterator[Lookup]:
 def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC is at the location, if the locations of the GVC are known."""
     gvc_locations = world.locations(question.target.partition("/")[2])
-    if gvc_locations and question.detail not in world.memoized(
+    if gvc_locations and question.detail not in world.memoize(
         ("locations", question.target), lambda: frozenset(gvc_locations)
     ):
         yield f"{question.target} is not at location {question.detail}", f"it is at {first_of(gvc_locations)}"
@@ -154,7 +154,7 @@ def tcp_ports(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("tcp-outside")
 def answer_direct_access(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC has a dedicated load balancer and a domain leads there, if the GVC is known."""
-    gvc = world.bodies.typed(question.target, Gvc)
+    gvc = world.bodies.read_view(question.target, Gvc)
     if gvc is None:
         return
     if not gvc.spec.load_balancer.dedicated:
@@ -170,7 +170,7 @@ def answer_direct_access(question: LookupRequest, subject: str, world: RuleConte
 
 
 def _any_unresolved_domain(world: RuleContext) -> bool:
-    return world.memoized(("unresolved", Kind.DOMAIN), lambda: bool(world.index.unresolved(Kind.DOMAIN)))
+    return world.memoize(("unresolved", Kind.DOMAIN), lambda: bool(world.index.list_unresolved(Kind.DOMAIN)))
 
 
 def _has_domain(world: RuleContext, *keys: str) -> bool:
@@ -193,7 +193,7 @@ def own_commands(workload: Workload) -> Iterator[Lookup]:
 def at_process_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """The locations of its GVC that run programs of the host."""
     gvc_locations = world.locations(question.target.partition("/")[2])
-    places = world.memoized(
+    places = world.memoize(
         ("process locations", question.target),
         lambda: [location for location in gvc_locations or () if location in world.index.process_locations],
     )

@@ -439,13 +439,13 @@ def test_the_digests_of_versions_are_forgotten_with_them(tmp_path: Path) -> None
             await harness.ensure(version=version)
         await harness.ensure(key=API)
         harness.service.forget(WEB, remaining=[2, 3])
-        assert [harness.service.pinned(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
+        assert [harness.service.find_pins(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
         await harness.restart()
-        assert [harness.service.pinned(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
+        assert [harness.service.find_pins(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
         harness.service.forget_others([API])
         await harness.restart()
-        assert harness.service.pinned(WEB, 3) is None
-        found = harness.service.pinned(API, 1)
+        assert harness.service.find_pins(WEB, 3) is None
+        found = harness.service.find_pins(API, 1)
         assert found is not None
         assert [(pin.image, pin.pinned) for pin in found.containers.values()] == [(APP, pinned("one"))]
 

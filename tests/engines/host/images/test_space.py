@@ -366,7 +366,7 @@ def test_a_kill_at_any_moment_leaves_nothing_behind(tmp_path: Path, turns: int) 
         other.registry.push("team/app", "1", manifest("moved"))
         other.registry.push("side", "1", manifest("side"))
         other.store.images, other.store.claims = images, claims
-        pins = other.service.pinned(WEB, 1)
+        pins = other.service.find_pins(WEB, 1)
         before = {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
         found = await other.service.ensure(workload_images)
         assert before.items() <= found.items()

@@ -39,7 +39,7 @@ def test_they_are_deleted_with_the_volume(disk: Disk) -> None:
 
 def test_they_are_part_of_a_final_snapshot_and_deleted_with_it(disk: Disk) -> None:
     disk.store.drop(SET, keep_final_snapshot=True)
-    [final] = disk.store.deleted()
+    [final] = disk.store.list_deleted()
     assert len(list(disk.root.rglob("outer/inner/file"))) == 1
     disk.store.delete_final_snapshot(final)
     assert disk.tree() == []

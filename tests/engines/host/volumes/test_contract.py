@@ -181,17 +181,17 @@ def test_a_dropped_set_leaves_its_final_snapshots_only(disk: Disk) -> None:
     disk.store.drop(SET, keep_final_snapshot=True)
     assert disk.store.list(SET) == ()
     assert not (disk.root / "volumes").exists()
-    (final,) = disk.store.deleted()
+    (final,) = disk.store.list_deleted()
     assert (final.volumeset, final.index, final.snapshot.capacity) == (SET, 0, disk.capacity)
     disk.fill(a="2")
     disk.store.drop(SET, keep_final_snapshot=True)
-    assert len(disk.store.deleted()) == 2
+    assert len(disk.store.list_deleted()) == 2
     disk.fill(a="3")
     disk.store.drop(SET, keep_final_snapshot=False)
-    for each in disk.reopen().deleted():
+    for each in disk.reopen().list_deleted():
         disk.store.delete_final_snapshot(each)
         disk.store.delete_final_snapshot(each)
-    assert disk.store.deleted() == ()
+    assert disk.store.list_deleted() == ()
     assert disk.tree() == []
 
 

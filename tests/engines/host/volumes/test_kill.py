@@ -62,7 +62,7 @@ class Killer:
         """A volume in the state that ``scene`` names; another one is removed."""
         self.disk.store.detach(VOLUME, ONE)
         self.disk.store.drop(SET, keep_final_snapshot=False)
-        for each in self.disk.store.deleted():
+        for each in self.disk.store.list_deleted():
             self.disk.store.delete_final_snapshot(each)
         if scene != "missing":
             self.disk.fill(a="1")
@@ -82,7 +82,7 @@ class Killer:
         assert bool(self.disk.leftovers()) == any(volume.holder and "image" in volume.backend for volume in volumes)
         marks = ("partial/", ".part", ".d/final", ".removed", "probe")
         assert [path for path in self.disk.tree() if any(mark in path for mark in marks)] == []
-        finals = len(self.disk.store.deleted())
+        finals = len(self.disk.store.list_deleted())
         if not volumes:
             assert self.disk.tree() == [] or finals
             return VolumeState("missing", 0, (), "", finals)

@@ -75,7 +75,7 @@ async def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Pa
     attachments = Attachments(store, RecordedSignals(), lambda _: asyncio.sleep(0))
     await attachments.open()
     await attachments.prune({holder_name(DB, "db-0")})
-    assert store.holders() == attachments.attached(SET) == {there: holder_name(DB, "db-0")}
+    assert store.holders() == attachments.list_attached(SET) == {there: holder_name(DB, "db-0")}
 
 
 def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(tmp_path: Path) -> None:

@@ -92,12 +92,12 @@ def test_the_newest_event_comes_first_and_another_object_has_none() -> None:
 
 
 def damage_parts(part: Any) -> Iterator[tuple[Any, Any]]:
-    """Every mapping and list in ``part`` with a place in it."""
-    places: Iterator[Any] = iter(part) if isinstance(part, dict) else iter(range(len(part)))
-    for place in places:
-        yield part, place
-        if isinstance(part[place], dict | list):
-            yield from damage_parts(part[place])
+    """Every mapping and list in ``part`` with a position in it."""
+    positions: Iterator[Any] = iter(part) if isinstance(part, dict) else iter(range(len(part)))
+    for position in positions:
+        yield part, position
+        if isinstance(part[position], dict | list):
+            yield from damage_parts(part[position])
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -107,12 +107,12 @@ def test_no_malformed_object_is_an_error(name: str) -> None:
     show = volumes_result if "volumeset" in case else workload_result
     live = case["volumeset" if "volumeset" in case else "live"]
     objects = [part for key, value in live.items() if key not in ("claimed", "logs") for part in _as_list(value)]
-    places = [place for part in objects for place in damage_parts(part)]
-    for number, (part, place) in enumerate(places):
-        original = part[place]
-        part[place] = copy.deepcopy(MALFORMED[number % len(MALFORMED)])
+    positions = [position for part in objects for position in damage_parts(part)]
+    for number, (part, position) in enumerate(positions):
+        original = part[position]
+        part[position] = copy.deepcopy(MALFORMED[number % len(MALFORMED)])
         msgspec.json.encode(show(case))
-        part[place] = original
+        part[position] = original
     for part in objects:
         compute_readiness(part)
 

@@ -64,9 +64,12 @@ def run_hook(hook: Sequence[str], *words: str) -> str:
     try:
         with _whole_memory():
             process = subprocess.Popen(
-                [*hook, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                [*hook, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )  # fmt: skip
+            )
     except OSError as error:
         return f"{hook[0]} cannot be run: {error.strerror}"
     try:

@@ -142,7 +142,7 @@ class Issuer:
         await asyncio.to_thread(remove_presented, self._settings.dns_hook, self._directory / _PRESENTED)
         while (host := self._next_host()) is not None:
             await self._obtain(host)
-        self._show(self._failed())
+        self._show(self._list_failures())
 
     def _forget_future(self) -> None:
         """Let times that a clock wrote which was ahead count from now: they would delay orders until they come."""
@@ -212,7 +212,7 @@ class Issuer:
             (Validity(certificate.not_before, certificate.not_after, ordered) for certificate in certificates), None
         )
 
-    def _failed(self) -> dict[str, str]:
+    def _list_failures(self) -> dict[str, str]:
         failures = self._load().failures
         return {host: failures[host].message for host in self._wanted if host in failures}
 

@@ -203,7 +203,7 @@ class CertificateStore:
             self._directory.refresh({former.certificate.source: former.certificate for former in formers})
             shared = self._directory.certificates
         now = self._clock.now()
-        hosts, options, own, with_secrets = self._declared(now, problems)
+        hosts, options, own, with_secrets = self._collect_declared(now, problems)
         serving = select_certificates(hosts, shared, now).serving | own
         ordered: dict[str, str] = {}
         not_renewed: dict[str, str] = {}
@@ -237,7 +237,7 @@ class CertificateStore:
     def _is_issued(self, host: str) -> bool:
         return self._issuer is not None and ("*" not in host or self._issuer.wildcards)
 
-    def _declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
+    def _collect_declared(self, now: float, problems: dict[str, list[str]]) -> _Declared:
         """What domains declare; ``problems`` gets why that cannot be served."""
         declared = _Declared(dict(self._hosts), {}, {}, set())
         by_tls: dict[Tls, list[str]] = {}

@@ -117,21 +117,21 @@ class RouteCertificates:
         self._refused: tuple[TlsEntry, ...] = ()
 
     @property
-    def served(self) -> Served:
+    def served_certificates(self) -> Served:
         """What was found for host names last."""
         return self._store.served
 
     @property
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Why host names are not served with TLS, or not as declared, by domain."""
-        served = self.served
+        served = self.served_certificates
         names = dict.fromkeys((*served.problems, *served.missing))
         return {name: (*served.problems.get(name, ()), *served.missing.get(name, ())) for name in names}
 
     async def prepare(self, table: RouteTable) -> None:
         """Find the certificates for ``table``, and write them. What fails here leaves those before in force."""
         await self._store.update(table)
-        if (served := self.served) is self._served:
+        if (served := self.served_certificates) is self._served:
             return
         tls_entries = make_tls_entries(served.certificates, served.options)
         try:

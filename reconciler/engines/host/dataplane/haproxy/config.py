@@ -192,12 +192,14 @@ def backend_name(key: Key, port: int = 0) -> str:
 def decode_key(name: str) -> Key:
     """The workload of the backend ``name``."""
     gvc, workload, *_ = name.split(":")
-    return Key(Kind.WORKLOAD, _decode_name(gvc), _decode_name(workload))
+    return Key(Kind.WORKLOAD, decode_name(gvc), decode_name(workload))
 
 
-def decode_name(name: str) -> str:
-    """The replica of the server ``name``."""
-    return _decode_name(name)
+def decode_name(text: str) -> str:
+    """What ``encode_name`` has made ``text`` of, such as the replica of a server."""
+    head, *coded = text.split("_")
+    whole = head.encode() + b"".join(bytes.fromhex(text[:2]) + text[2:].encode() for text in coded)
+    return whole.decode()
 
 
 def make_server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
@@ -234,9 +236,3 @@ def mode_of(service: Service) -> str:
 
 def _format_protocol(service: Service) -> str:
     return " proto h2" if service.protocol in ("http2", "grpc") else ""
-
-
-def _decode_name(text: str) -> str:
-    head, *coded = text.split("_")
-    whole = head.encode() + b"".join(bytes.fromhex(text[:2]) + text[2:].encode() for text in coded)
-    return whole.decode()

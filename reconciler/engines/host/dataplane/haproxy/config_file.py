@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import SUSPENDED, Backend, ProxyOptions, Suspended
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
+from reconciler.engines.host.dataplane.haproxy.config import HTTP, SUSPENDED, TCP, Backend, ProxyOptions, Suspended
+from reconciler.engines.host.dataplane.haproxy.live import Live
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profile
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     FileLayout,
     Frontends,
@@ -20,20 +21,30 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     render_config,
     shape_of,
 )
-from reconciler.engines.host.dataplane.haproxy.runtime import (
-    FindPorts,
-    Needs,
-    list_changed_backends,
-    needs_no_reload,
-    needs_of,
-    next_load,
-)
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
+SPARE = 16
+"""The least number of ports without a workload at which HAProxy listens after a reload, for workloads to come."""
+SHARE = 4
+"""With many workloads it is this part of their number, so that reloads become rarer."""
+
 REFUSED_SECONDS = 30.0
 """Seconds until a refused configuration is checked again."""
+
+
+Shapes = Mapping[str, Shape]
+FindPorts = Callable[[int, Collection[int]], list[int]]
+"""Takes a number and the ports that are open already; returns so many ports without a workload, these first."""
+
+
+class Needs(NamedTuple):
+    """What backends need of a reload: ports by mode, profiles; and what no command changes in them."""
+
+    ports: Mapping[str, frozenset[int]]
+    profiles: Mapping[str, str]
+    shapes: Shapes
 
 
 class ConfigPlan(NamedTuple):
@@ -97,7 +108,7 @@ class ConfigFile:
         backends: Sequence[Backend],
         suspended: tuple[Suspended, ...],
         frontends: Frontends,
-        live: Mapping[str, LiveBackend] | None,
+        live: Live | None,
     ) -> ConfigPlan:
         """What to bring the process to, which has the backends ``live``; None if it does not run."""
         needs, ports = self._needs(backends, suspended)
@@ -137,7 +148,7 @@ class ConfigFile:
         """Note that the process has ``backends`` now, before they are in a plan."""
         self._shapes |= {backend.name: shape_of(self._options, backend) for backend in backends}
 
-    def note_added(self, plan: ConfigPlan, live: Mapping[str, LiveBackend]) -> bool:
+    def note_added(self, plan: ConfigPlan, live: Live) -> bool:
         """Note which backends the process has now; return whether it refused one, so that a reload is needed."""
         shapes = plan.needs.shapes
         self._shapes = {name: shape for name, shape in self._shapes.items() if name in live} | {
@@ -153,7 +164,7 @@ class ConfigFile:
         """Take other ports for workloads to come the next time: a program may have taken one of them."""
         self._suspect = True
 
-    def _next_load(self, needs: Needs, live: Mapping[str, LiveBackend] | None) -> LoadedConfig:
+    def _next_load(self, needs: Needs, live: Live | None) -> LoadedConfig:
         if live is not None and not self._lacks and not self._suspect:
             same = not self._options.runtime or not list_changed_backends(live, self._shapes, needs.shapes)
             if same and needs_no_reload(self._options, self.loaded, needs):
@@ -177,3 +188,41 @@ class ConfigFile:
             ports |= {key: SUSPENDED for workload in suspended for key in (f"{workload.port}", workload.name)}
             self._needed = needs_of(self._options, backends, suspended), ports
         return self._needed
+
+
+def needs_of(options: ProxyOptions, backends: Iterable[Backend], suspended: Iterable[Suspended] = ()) -> Needs:
+    """What ``backends`` need, and what answers for ``suspended`` workloads."""
+    backend_list = list(backends)
+    ports = {mode: frozenset(backend.port for backend in backend_list if backend.mode == mode) for mode in (HTTP, TCP)}
+    ports[HTTP] |= {workload.port for workload in suspended}
+    profiles = dict({profile_of(options, backend.service) for backend in backend_list})
+    return Needs(ports, profiles, {backend.name: shape_of(options, backend) for backend in backend_list})
+
+
+def needs_no_reload(options: ProxyOptions, loaded: LoadedConfig, needs: Needs) -> bool:
+    """Whether a process that has ``loaded`` can serve ``needs`` without a reload, if its backends are the same."""
+    if not options.runtime:
+        return _has_same_ports(loaded.ports, needs.ports) and dict(loaded.profiles) == needs.profiles
+    open_ports = all(ports <= loaded.ports.get(mode, frozenset()) for mode, ports in needs.ports.items())
+    return open_ports and needs.profiles.items() <= loaded.profiles.items()
+
+
+def list_changed_backends(live: Collection[str], current: Shapes, desired: Shapes) -> list[str]:
+    """The backends that only a reload can bring to what is wanted."""
+    differ = (name for name, shape in desired.items() if (current.get(name) != shape if name in live else shape.lines))
+    return sorted(differ)
+
+
+def next_load(options: ProxyOptions, loaded: LoadedConfig, needs: Needs, find: FindPorts) -> LoadedConfig:
+    """What to load so that ``needs`` can be served, and more workloads like them."""
+    if not options.runtime:
+        return LoadedConfig(needs.ports, needs.profiles)
+    profiles = dict([usual_profile(options)]) | dict(needs.profiles)
+    ports, taken = needs.ports[HTTP], frozenset().union(*needs.ports.values())
+    usable = loaded.ports.get(HTTP, frozenset()) - taken
+    spare = frozenset(find(max(SPARE, len(ports) // SHARE), usable)) - taken
+    return LoadedConfig({**needs.ports, HTTP: ports | spare}, profiles, loaded.count + 1)
+
+
+def _has_same_ports(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:
+    return all(left.get(mode, frozenset()) == right.get(mode, frozenset()) for mode in (HTTP, TCP))

@@ -272,3 +272,14 @@ def _format_map_entry(table: RouteTable, entry: HostEntry) -> str:
 def map_text(entries: Mapping[str, str]) -> str:
     """The file of a map."""
     return "".join(f"{key} {value}\n" for key, value in entries.items())
+
+
+def route_entries(table: RouteTable, secure: Iterable[str] = ()) -> dict[str, Mapping[str, str]]:
+    """The entries of each map of ``table``. ``secure`` are the host names with a certificate."""
+    hosts = dict.fromkeys(sorted(secure), "1")
+    return {
+        HOSTS: host_entries(table),
+        SUBDOMAINS: subdomain_entries(table),
+        PREFIXES: prefix_entries(table),
+        SECURE: hosts,
+    }

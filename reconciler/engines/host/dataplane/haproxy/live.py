@@ -1,27 +1,36 @@
-"""Compares the live state of HAProxy with what is wanted: from the output of ``show stat`` to commands."""
+"""What the live HAProxy shows of itself, and the commands that bring it to what is desired: text in, commands out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.haproxy.config import (
     EMPTY,
+    HOLDS,
     NO_REPLICA,
     OWN,
     SELF,
     WAIT,
     Backend,
+    ProxyOptions,
     Server,
     add_self,
     add_server,
     add_wait,
 )
-from reconciler.engines.host.dataplane.haproxy.facts import Counted
-from reconciler.engines.host.dataplane.haproxy.split import backend_of, split_entries
+from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
+from reconciler.engines.host.dataplane.haproxy.rendering.render import LoadedConfig, shape_of
+from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of, split_entries
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+
+# `show proc` goes to the master: no worker knows the former ones.
+SHOW_FACTS = (
+    f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show map ./{EMPTY};@1 show table {COUNTED};show proc"
+)
 
 UNLIMITED = 65_536
 """The limit of a server that may get any number of requests. With a limit of 0, HAProxy never continues those that wait
@@ -36,12 +45,77 @@ USUAL_TIMES = 8
 _UNPUBLISHED = "UNPUB"
 _NO_BACKEND = "No such proxy."
 _READY = ("UP", "no check")
-_COLUMNS = (
-    *("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "qcur", "econ"),
-    *("weight", "addr"),
-)
+_COLUMNS = ("pxname", "svname", "scur", "slim", "stot", "bout", "dreq", "status", "qcur", "econ", "weight", "addr")
 """All but the last one are among the first columns of the output; the last but one is the last of these."""
 _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
+
+_ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
+_COUNTED = re.compile(r"^0x[0-9a-f]+: key=(\S+) .*conn_cur=(\d+) http_req_cnt=(\d+)", re.MULTILINE)
+_FORMER_WORKERS = "# old workers"
+_WORKER = re.compile(r"^(\d+) +worker ", re.MULTILINE)
+
+
+class Counted(NamedTuple):
+    """The requests of a backend that count as traffic, where others do not: so far, and now."""
+
+    arrived: int = 0
+    open: int = 0
+
+
+class Facts(NamedTuple):
+    """What the live process shows of itself, beside its backends.
+
+    ``digest`` is that of its structure, ``process`` its number, ``holds`` and ``splits`` are the entries of its maps,
+    ``empty`` are the backends without a ready replica, and ``former`` the numbers of the workers that take no new
+    connections, and still have some. A process that takes none itself shows no digest. ``connections`` are those that
+    are open now.
+    """
+
+    digest: str = ""
+    process: str = ""
+    holds: Mapping[str, str] = {}
+    splits: Mapping[str, str] = {}
+    counted: Mapping[str, Counted] = {}
+    former: tuple[str, ...] = ()
+    connections: int = 0
+    empty: Mapping[str, str] = {}
+
+    @property
+    def former_workers(self) -> int:
+        """How many former workers there are."""
+        return len(self.former)
+
+
+def read_facts(text: str) -> Facts:
+    """The facts in the output of ``SHOW_FACTS``."""
+    info, pairs = dict(map(_split_line, text.splitlines())), _ENTRY.findall(text)
+    empty = {name: value for name, value in pairs if value == NO_REPLICA}
+    entries = {name: value for name, value in pairs if value != NO_REPLICA}
+    # One output has all maps, so the form of a key shows which one it is from.
+    holds = {name: end for name, end in entries.items() if backend_of(name) == name}
+    splits = {name: value for name, value in entries.items() if name not in holds}
+    digest = info.get("description", "") if info.get("stopping") != "1" else ""
+    counts = _read_counted(text), _former_workers(text), int(info.get("currconns") or 0)
+    return Facts(digest, info.get("pid", ""), holds, splits, *counts, empty)
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.lower(), value.strip()
+
+
+def _read_counted(text: str) -> dict[str, Counted]:
+    """The rows in the output of ``show table``."""
+    return {name: Counted(int(arrived), int(active)) for name, active, arrived in _COUNTED.findall(text)}
+
+
+def _former_workers(text: str) -> tuple[str, ...]:
+    """The numbers of the workers that take no new connections in the output of ``show proc``.
+
+    The master names them: /proc hides the processes of a HAProxy with more capabilities from the daemon.
+    """
+    _, _, rest = text.partition(_FORMER_WORKERS)
+    return tuple(_WORKER.findall(rest.partition("\n#")[0]))
 
 
 class LiveServer(NamedTuple):
@@ -108,6 +182,9 @@ class LiveBackend(NamedTuple):
         return self.open > 0 or former is None or self[:3] != former[:3]
 
 
+Live = Mapping[str, LiveBackend]
+"""Backends of a process by their names."""
+
 _NO_SERVER = LiveServer("", 0, open=0, ready=False, ends=False, proven=False)
 
 
@@ -170,7 +247,37 @@ class StatReader:
         return {name: backend for name, (_, backend) in backends.items()}
 
 
-def list_commands(backends: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:
+def _parsed_row(fields: list[str], at: list[int]) -> _Row:
+    row = [fields[number] for number in at]
+    server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
+    # Those whose time in a queue was over were not denied.
+    refused = _parse_number(row[6]) + _parse_number(row[9])
+    counts = LiveBackend(_parse_number(row[4]), _parse_number(row[2]), refused, {}, _UNPUBLISHED not in row[7])
+    # A comma on each side, since an address can be a part of another one.
+    return _Row(row[0], row[1], f",{row[11]}," if server is not None else "", counts, server)
+
+
+def _live_server(row: list[str]) -> LiveServer:
+    status, limit = row[7], _parse_number(row[3])
+    return LiveServer(
+        address=row[11],
+        limit=0 if limit == UNLIMITED else limit,
+        open=_parse_number(row[2]),
+        ready=status in _READY,
+        ends=status.startswith(("DRAIN", "MAINT")),
+        # Only a server that had proven itself is without a limit.
+        proven=limit in (0, UNLIMITED) or _parse_number(row[5]) > 0,
+        weight=_parse_number(row[10]),
+        queued=_parse_number(row[8]) if row[1] == WAIT else 0,
+        again=_parse_number(row[4]) if row[1] in OWN else 0,
+    )
+
+
+def _parse_number(text: str) -> int:
+    return int(text) if text else 0
+
+
+def list_commands(backends: Iterable[Backend], live: Live) -> Iterator[str]:
     """What brings the servers of ``live`` to what is wanted. Servers come before others leave.
 
     Requests wait from before the last replica leaves; when one comes, they arrive again, and reach it.
@@ -219,14 +326,13 @@ def map_commands(name: str, desired: Mapping[str, str], live: Mapping[str, str])
     """
     for key in sorted(desired.keys() - live.keys(), reverse=True):
         yield f"add map ./{name} {key} {desired[key]}"
-    for key in sorted(desired.keys() & live.keys()):
-        if desired[key] != live[key]:
-            yield f"set map ./{name} {key} {desired[key]}"
+    for key in sorted(key for key, value in desired.items() if live.get(key, value) != value):
+        yield f"set map ./{name} {key} {desired[key]}"
     for key in sorted(live.keys() - desired.keys()):
         yield f"del map ./{name} {key}"
 
 
-def wanted_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict[str, str]:
+def desired_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict[str, str]:
     """The entries for ``backends`` in the map of versions.
 
     Where the versions of replicas are not known yet, since an earlier daemon found them ready, those of ``live`` stay.
@@ -277,31 +383,23 @@ def take_out(path: str, live: LiveServer) -> Iterator[str]:
         yield f"del server {path}"
 
 
-def _parsed_row(fields: list[str], at: list[int]) -> _Row:
-    row = [fields[number] for number in at]
-    server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
-    # Those whose time in a queue was over were not denied.
-    refused = _parse_number(row[6]) + _parse_number(row[9])
-    counts = LiveBackend(_parse_number(row[4]), _parse_number(row[2]), refused, {}, _UNPUBLISHED not in row[7])
-    # A comma on each side, since an address can be a part of another one.
-    return _Row(row[0], row[1], f",{row[11]}," if server is not None else "", counts, server)
+def list_add_commands(
+    options: ProxyOptions, loaded: LoadedConfig, backends: Iterable[Backend], live: Live
+) -> Iterator[str]:
+    """The commands that add the backends which ``live`` lacks, with their servers, as far as no reload is needed."""
+    for backend in backends if options.runtime else ():
+        name, shape = backend.name, shape_of(options, backend)
+        loadable = shape.profile in loaded.profiles and backend.port in loaded.ports.get(backend.mode, ())
+        if name not in live and loadable and not shape.lines:
+            yield f"add backend {name} from {shape.profile}"
+            yield from list_commands((backend,), {name: LiveBackend(0, 0, 0, {}, published=False)})
 
 
-def _live_server(row: list[str]) -> LiveServer:
-    status, limit = row[7], _parse_number(row[3])
-    return LiveServer(
-        address=row[11],
-        limit=0 if limit == UNLIMITED else limit,
-        open=_parse_number(row[2]),
-        ready=status in _READY,
-        ends=status.startswith(("DRAIN", "MAINT")),
-        # Only a server that had proven itself is without a limit.
-        proven=limit in (0, UNLIMITED) or _parse_number(row[5]) > 0,
-        weight=_parse_number(row[10]),
-        queued=_parse_number(row[8]) if row[1] == WAIT else 0,
-        again=_parse_number(row[4]) if row[1] in OWN else 0,
-    )
-
-
-def _parse_number(text: str) -> int:
-    return int(text) if text else 0
+def list_remove_commands(name: str, live: LiveBackend) -> Iterator[str]:
+    """The commands that remove a backend, as far as its open requests permit."""
+    if live.published:
+        yield f"unpublish backend {name}"
+    for server, live_server in sorted(live.servers.items()):
+        yield from take_out(f"{name}/{server}", live_server)
+    if not live.open:
+        yield f"del backend {name}"

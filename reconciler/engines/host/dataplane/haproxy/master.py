@@ -25,7 +25,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import (
     spawn_master,
     trim_output,
 )
-from reconciler.engines.host.dataplane.haproxy.facts import read_facts
+from reconciler.engines.host.dataplane.haproxy.live import read_facts
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, render_pages
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error

@@ -127,8 +127,14 @@ def fault_of(rule: RouteRule) -> str:
     # The other half of the line is for the words around them.
     if sum(len(quote_text(path_text(text))) for text in texts if text) > LONGEST_LINE // 2:
         return "its expressions and prefixes are too long"
-    return next((f"the value of the header {name} is too long" for name, value in rule.headers
-                 if len(quote_text(format_value(value))) > LONGEST_LINE // 2), "")  # fmt: skip
+    return next(
+        (
+            f"the value of the header {name} is too long"
+            for name, value in rule.headers
+            if len(quote_text(format_value(value))) > LONGEST_LINE // 2
+        ),
+        "",
+    )
 
 
 def _render_client_address(trusted: int) -> Iterator[str]:
@@ -145,8 +151,10 @@ def _render_forwarded_headers(trusted: int) -> Iterator[str]:
     # The longest list comes first: fewer proxies may have reported than are trusted.
     for count in range(trusted, 0, -1):
         hops = "".join(f"{text}, " for text in reported[-count:])
-        yield (f"  http-request set-var-fmt(txn.forwarded) {quote_text(f'{hops}%[src]')} if outside"
-               f" !{{ var(txn.forwarded) -m found }} {{ req.hdr(x-forwarded-for,-{count}) -m found }}")  # fmt: skip
+        yield (
+            f"  http-request set-var-fmt(txn.forwarded) {quote_text(f'{hops}%[src]')} if outside"
+            f" !{{ var(txn.forwarded) -m found }} {{ req.hdr(x-forwarded-for,-{count}) -m found }}"
+        )
     yield "  http-request set-var(txn.forwarded) src,concat() if outside !{ var(txn.forwarded) -m found }"
     yield "  http-request set-header x-forwarded-for %[var(txn.forwarded)] if outside"
     unless = " !{ req.hdr(x-forwarded-proto) -m str http https }" if trusted else ""
@@ -166,14 +174,15 @@ def _render_cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
     credentials = " hdr access-control-allow-credentials true" if cors.allow_credentials else ""
     # With credentials, "*" is no wildcard for browsers, so what they ask for is repeated.
     words = "".join(
-        f" hdr {header} {quote_text(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
+        f" hdr {header} {quote_text(format_text(', '.join(names)))}"
+        if "*" not in names or not cors.allow_credentials
         else f" hdr {header} %[req.fhdr({asked})]"
         for header, asked, names in (
             ("access-control-allow-methods", "access-control-request-method", select_tokens(cors.allow_methods)),
             ("access-control-allow-headers", "access-control-request-headers", select_tokens(cors.allow_headers)),
         )
         if names
-    )  # fmt: skip
+    )
     yield (
         f"  http-request return status 204 hdr access-control-allow-origin %[var(txn.origin)] hdr vary origin"
         f" hdr access-control-max-age {parse_duration(cors.max_age)}{credentials}{words}"

@@ -26,6 +26,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     decode_key,
     encode_name,
 )
+from reconciler.engines.host.dataplane.haproxy.desired import DesiredState
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
@@ -35,7 +36,6 @@ from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
 from reconciler.engines.host.dataplane.haproxy.rendering.render import FILES
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
-from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, report_refused
 from reconciler.engines.workload.spec import WorkloadSpec
@@ -65,12 +65,12 @@ class HaproxyDataPlane:
         self._setup = setup
         self._context = context
         self._clock = context.clock
-        self._wanted = WantedState(context.ports)
+        self._desired = DesiredState(context.ports)
         self._directory = directory
         self._master = Master(directory, self._on_end, ProxyUnit(setup.location, setup.root))
         self._proxy = LiveProxy(self._master, context.clock)
         self._outside = RouteServer(self._master, context.ingress, context.routes)
-        self._log = LogSocket(self._wanted.services.__contains__, self._on_hold, context.log)
+        self._log = LogSocket(self._desired.services.__contains__, self._on_hold, context.log)
         self._dirty = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._updated: set[Key] = set()
@@ -90,7 +90,7 @@ class HaproxyDataPlane:
                 with contain_bugs("data plane"):
                     await self._follow()
             finally:
-                # A cancelled future ends the wait of `_applied` like a result, also after a failure.
+                # A cancelled future ends the wait of `_wait_until_applied` like a result, also after a failure.
                 for future in waiting:
                     future.cancel()
             # A block of its own: after a bug in the comparison, the loop still waits.
@@ -105,28 +105,28 @@ class HaproxyDataPlane:
 
     def publish(self, service: Service) -> None:
         """Serve ``service`` at the port of its workload from now on."""
-        if self._wanted.publish(service):
+        if self._desired.publish(service):
             self._compare_soon()
 
     def withdraw(self, key: Key) -> None:
         """Stop listening for ``key``; open requests go on until their replica ends."""
-        if self._wanted.withdraw(key):
+        if self._desired.withdraw(key):
             self._compare_soon()
 
     def suspend(self, service: Service) -> None:
         """Answer the requests of ``service`` with its suspension; a tcp port takes no connections."""
-        if self._wanted.suspend(service):
+        if self._desired.suspend(service):
             self._compare_soon()
 
     def forget(self, key: Key) -> None:
         """Withdraw ``key`` and release its port."""
         self.withdraw(key)
         self._refused.pop(backend_name(key), None)
-        self._wanted.forget(key)
+        self._desired.forget(key)
 
     def update(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
         """Give new requests of ``key`` to ``ready`` only; ``synchronize`` returns when it is so."""
-        self._wanted.update(key, ready, self._clock.monotonic())
+        self._desired.update(key, ready, self._clock.monotonic())
         self._updated.add(key)
         self._dirty.set()
 
@@ -141,14 +141,14 @@ class HaproxyDataPlane:
 
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
-        if key in self._wanted.services:
-            await self._applied()
+        if key in self._desired.services:
+            await self._wait_until_applied()
 
     def is_on_hold(self, key: Key) -> bool:
         """Whether the hold of a workload is in force: it may need a reload."""
         lua = self._program is not None and self._program.lua
         # Without scripts, the replicas leave by commands instead, and no reload decides.
-        return not lua or all(map(self._proxy.is_on_hold, self._wanted.names(key)))
+        return not lua or all(map(self._proxy.is_on_hold, self._desired.names(key)))
 
     @property
     def routes_in_force(self) -> bool:
@@ -157,27 +157,27 @@ class HaproxyDataPlane:
 
     def address(self, key: Key) -> str:
         """``127.0.0.1:port`` of a served workload; "" if it is not served."""
-        return f"{ADDRESS}:{self._wanted.port(key)}" if self._serves(key) else ""
+        return f"{ADDRESS}:{self._desired.port(key)}" if self._serves(key) else ""
 
     def error(self, key: Key) -> str:
         """Why the workload is not served as wanted; "" if it is."""
-        if key not in self._wanted.services:
+        if key not in self._desired.services:
             return ""
-        return self._wanted.errors.get(key, self._failure or self._outside.error)
+        return self._desired.errors.get(key, self._failure or self._outside.error)
 
     def limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """What HAProxy is not used for yet."""
-        service = self._wanted.services.get(spec.key)
+        service = self._desired.services.get(spec.key)
         outside = self._context.ingress is not None
         return haproxy_limitations(service, self._program, outside=outside) if service is not None else iter(())
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The counts of each workload that scales by requests. Raises EngineError if they are too old, or not all."""
-        if not (counted := self._wanted.scaled_by_requests()):
+        if not (counted := self._desired.scaled_by_requests()):
             return {}
         self._counted_at = self._clock.monotonic()
         self._compare_soon()
-        await self._applied()
+        await self._wait_until_applied()
         # Without the counts of a former worker, its open WebSockets would look closed.
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS or not self._proxy.counts_all:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
@@ -206,14 +206,14 @@ class HaproxyDataPlane:
         self._log.listen(listener)
 
     def _serves(self, key: Key) -> bool:
-        return key in self._wanted.services and self._proxy.serves(backend_name(key), self._wanted.port(key))
+        return key in self._desired.services and self._proxy.serves(backend_name(key), self._desired.port(key))
 
     def _compare_soon(self) -> None:
         """Compare everything with what is wanted at once, not only what was updated."""
         self._due = float("-inf")
         self._dirty.set()
 
-    async def _applied(self) -> None:
+    async def _wait_until_applied(self) -> None:
         applied = asyncio.get_running_loop().create_future()
         self._waiting.append(applied)
         self._dirty.set()
@@ -223,7 +223,7 @@ class HaproxyDataPlane:
         """Compare everything if it is time for that; else bring updated workloads to what is wanted."""
         updated, self._updated = self._updated, set()
         if self._clock.monotonic() < self._due:
-            await self._apply({name for key in updated for name in self._wanted.names(key)})
+            await self._apply({name for key in updated for name in self._desired.names(key)})
             return
         self._due = float("inf")
         await self._reconcile()
@@ -232,7 +232,7 @@ class HaproxyDataPlane:
 
     def _next_due(self) -> float:
         now = self._clock.monotonic()
-        ends = (service.hold_until for service in self._wanted.services.values() if service.hold_until > now)
+        ends = (service.hold_until for service in self._desired.services.values() if service.hold_until > now)
         counts = now - self._counted_at < 2 * COMPARE_SECONDS
         next_comparison = now + COMPARE_SECONDS + (LATER_SECONDS if counts else 0.0)
         return min(next_comparison, self._proxy.due or float("inf"), *ends)
@@ -240,7 +240,7 @@ class HaproxyDataPlane:
     async def _wait(self) -> None:
         """Return after a change, or when it is time to compare; see meanwhile whether new replicas answer."""
         while not self._dirty.is_set() and (now := self._clock.monotonic()) < self._due:
-            names = self._wanted.unproven(self._proxy.live, now)
+            names = self._desired.unproven(self._proxy.live, now)
             await event_or_time(self._dirty, self._clock, min(self._due, now + PROVING_SECONDS) if names else self._due)
             if names and not self._dirty.is_set():
                 await self._apply(names, read=True)
@@ -249,12 +249,12 @@ class HaproxyDataPlane:
         """Bring the servers of the backends ``names`` to what is wanted; ``read`` their state before."""
         try:
             if read:
-                await self._proxy.read_some(names)
-                self._wanted.note_answers(self._proxy.live)
-            await self._proxy.send(self._wanted.backends(self._proxy.live, self._clock.monotonic(), names))
-            if self._wanted.note_answers(self._proxy.live):
+                await self._proxy.read_backends(names)
+                self._desired.note_answers(self._proxy.live)
+            await self._proxy.send(self._desired.backends(self._proxy.live, self._clock.monotonic(), names))
+            if self._desired.note_answers(self._proxy.live):
                 # Requests that waited came at once.
-                await self._proxy.send(self._wanted.backends(self._proxy.live, self._clock.monotonic(), names))
+                await self._proxy.send(self._desired.backends(self._proxy.live, self._clock.monotonic(), names))
         except EngineError:
             # The comparison reports it.
             self._compare_soon()
@@ -265,7 +265,7 @@ class HaproxyDataPlane:
             await self._bring()
         except EngineError as error:
             failure = str(error)
-        shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), self._outside.state)
+        shown = (failure, dict(self._desired.errors), frozenset(self._proxy.live), self._outside.state)
         if shown != self._shown:
             self._failure, self._shown = failure, shown
             self._context.signals.serving_changed()
@@ -274,19 +274,19 @@ class HaproxyDataPlane:
         if not self._opened:
             self._open(await asyncio.to_thread(usable_program))
         self._master.find()
-        if not self._wanted.is_needed and self._context.ingress is None:
+        if not self._desired.is_needed and self._context.ingress is None:
             self._proxy.end()
             return
-        self._wanted.route((await self._outside.prepare()).workloads)
+        self._desired.route((await self._outside.prepare()).workloads)
         now = self._clock.monotonic()
         # Before the read, which takes long with many workloads: a new one is served at once.
-        await self._proxy.introduce(self._wanted.lacking(self._proxy.live, now))
-        await self._proxy.read(self._wanted.scaled_by_requests().keys())
-        self._wanted.note_answers(self._proxy.live)
-        holds = self._wanted.holds(now, self._clock.now())
-        frontends = self._outside.frontends(self._wanted.services.values())
-        self._wanted.use_bound(self._proxy.bound, self._proxy.listens)
-        backends, suspended = self._wanted.backends(self._proxy.live, now), self._wanted.suspended()
+        await self._proxy.introduce(self._desired.lacking(self._proxy.live, now))
+        await self._proxy.read(self._desired.scaled_by_requests().keys())
+        self._desired.note_answers(self._proxy.live)
+        holds = self._desired.holds(now, self._clock.now())
+        frontends = self._outside.frontends(self._desired.services.values())
+        self._desired.use_bound(self._proxy.bound_ports, self._proxy.listens)
+        backends, suspended = self._desired.backends(self._proxy.live, now), self._desired.list_suspended()
         await self._proxy.bring(backends, suspended, holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
@@ -295,7 +295,7 @@ class HaproxyDataPlane:
         """Use ``program``, and what an earlier daemon left running. Raises EngineError."""
         user, self._program = self._setup.user, program
         if not program.lua:
-            self._wanted.drain_on_hold()
+            self._desired.drain_on_hold()
         self._master.open(program.path)
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
         options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _compute_limits())
@@ -303,7 +303,7 @@ class HaproxyDataPlane:
         log_user = user[0] if user is not None else None
         # Each start brings another process, so the number is asked for each time.
         self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
-        self._wanted.adopt(self._master.config())
+        self._desired.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:
             live = LiveCertificates(self._directory, self._master, self._clock)
             self._outside.secure(RouteCertificates(live, self._context.certificates))
@@ -316,13 +316,13 @@ class HaproxyDataPlane:
         for name in self._proxy.live:
             if waiting.get(name):
                 self._on_hold(decode_key(name))
-            if (refused := self._proxy.refused(name)) != (before := self._refused.get(name)):
+            if (refused := self._proxy.count_refused(name)) != (before := self._refused.get(name)):
                 # The first count may be of an earlier daemon: only what is added to it is new.
                 self._refused[name] = refused
                 self._report_refused(name, refused - before if before is not None else 0)
         self._report_crowd()
         self._report_full()
-        for key in self._wanted.services if restarted else ():
+        for key in self._desired.services if restarted else ():
             text = "HAProxy had ended and was started again: the requests in flight were lost"
             self._context.signals.report(key, Reason.PROXY_RESTARTED, text)
 
@@ -357,17 +357,17 @@ class HaproxyDataPlane:
         name = max(counts, key=counts.__getitem__, default="")
         count = counts.get(name, 0)
         key = decode_key(name) if count else None
-        return (key if key in self._wanted.services else None), count
+        return (key if key in self._desired.services else None), count
 
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
         # A new process counts from 0 again, so the difference can be below 0.
-        if count > 0 and key in self._wanted.services:
+        if count > 0 and key in self._desired.services:
             report_refused(self._context.signals, key, "request", count)
 
     def _on_hold(self, key: Key) -> None:
         # Requests wait beside busy replicas too: those are a matter of autoscaling.
-        if key in self._wanted.services and self._wanted.is_empty(key):
+        if key in self._desired.services and self._desired.is_empty(key):
             self._context.signals.wake(key)
 
     def _on_end(self) -> None:

@@ -1,4 +1,4 @@
-"""The live HAProxy of a location: reads its state, and brings it to what is wanted by its socket or a reload."""
+"""The live HAProxy of a location: reads its state, and brings it to what is desired by its socket or a reload."""
 
 from __future__ import annotations
 
@@ -20,42 +20,74 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     ProxyOptions,
     Suspended,
 )
-from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, ConfigPlan
-from reconciler.engines.host.dataplane.haproxy.facts import (
-    RELEASE_MEMORY,
+from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, ConfigPlan, FindPorts
+from reconciler.engines.host.dataplane.haproxy.live import (
     SHOW_FACTS,
     Counted,
     Facts,
-    Floods,
-    read_facts,
-)
-from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     StatReader,
+    desired_entries,
+    list_add_commands,
     list_commands,
+    list_remove_commands,
     map_commands,
-    wanted_entries,
+    read_facts,
 )
-from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
-from reconciler.engines.host.dataplane.haproxy.runtime import (
-    FindPorts,
-    list_add_commands,
-    list_remove_commands,
-    reload_pause,
-)
+from reconciler.engines.host.dataplane.haproxy.routes import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
 from reconciler.engines.host.dataplane.haproxy.workers.progress import WorkerProgress
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
 
+RELEASE_MEMORY = ("collect garbage", f"clear map @4294967295 ./{PORTS}")
+"""Commands that take some 10 ms together. The first one is of our script, for the memory of scripts. The second one
+removes nothing, since no map ever has this version, and then HAProxy returns free memory to the system.
+"""
+
+FLOOD = 100
+"""So many connections at once are a flood: each leaves 20 KB that HAProxy keeps."""
+FLOOD_ENDS = 4
+"""A flood is over when one connection in so many is left."""
+RELEASE_SECONDS = 5.0
+"""The least seconds between two releases of memory."""
+
+RELOAD_SECONDS = 1.0
+"""The least time between two reloads, so that many new workloads cost one."""
+
+FEW_WORKERS = 3
+"""With more former workers, the time between two reloads grows."""
+
 FEW = 30
 """With fewer workloads, reading their state one by one is faster than reading everything."""
 
 WHOLE_SECONDS = 10.0
 """The longest time between two reads of everything: one takes HAProxy 27 ms with 2,000 workloads."""
+
+
+class Floods:
+    """Notes the most connections at once since memory was released."""
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._few = False
+        self._released_at = float("-inf")
+
+    def has_ended(self, connections: int, now: float) -> bool:
+        """Whether a flood has ended, with so many ``connections`` left at ``now`` (monotonic seconds).
+
+        True once for each flood, at most every 5 seconds, and never at the first call with few connections: the others
+        may still be leaving.
+        """
+        self._most = max(self._most, connections)
+        before, self._few = self._few, connections <= self._most // FLOOD_ENDS
+        if self._most < FLOOD or not (before and self._few) or now < self._released_at + RELEASE_SECONDS:
+            return False
+        self._most, self._released_at = connections, now
+        return True
 
 
 class LiveProxy:
@@ -118,7 +150,7 @@ class LiveProxy:
                 return
             same = self._facts.process == self._process
             recent = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
-            await self._read_stat(names | self._unfinished if recent else None)
+            await self.read_backends(names | self._unfinished if recent else None)
             await self._former.read(self._facts.former)
             self._process, self.read_at = self._facts.process, self._clock.monotonic()
         except EngineError:
@@ -135,7 +167,7 @@ class LiveProxy:
         return self.current and name in self._facts.holds
 
     @property
-    def bound(self) -> Mapping[str, frozenset[int]]:
+    def bound_ports(self) -> Mapping[str, frozenset[int]]:
         """The ports by mode at which the process listens, for workloads that come without a reload."""
         usable = self._options.runtime and self._master.running and self._facts.digest == self._file.digest
         return self._file.loaded.ports if usable else {}
@@ -174,9 +206,9 @@ class LiveProxy:
         """Whether the counts of all workers are known."""
         return self._former.known
 
-    def refused(self, name: str) -> int:
+    def count_refused(self, name: str) -> int:
         """The requests of the backend ``name`` that got no replica so far."""
-        return self.live[name].refused + self._former.refused(name)
+        return self.live[name].refused + self._former.count_refused(name)
 
     def open_requests(self, names: Iterable[str], replica: str) -> int:
         """The requests that a server of the backends ``names`` works on, also of those that are served no longer."""
@@ -196,12 +228,8 @@ class LiveProxy:
         self._lost = self._lost and not lost
         return lost
 
-    async def read_some(self, names: Set[str]) -> None:
-        """Read the servers of the backends ``names`` again. Raises EngineError."""
-        await self._read_stat(names)
-
-    async def _read_stat(self, names: Set[str] | None) -> None:
-        """Read the servers and counts of the backends ``names``; None: of all."""
+    async def read_backends(self, names: Set[str] | None) -> None:
+        """Read the servers and counts of the backends ``names``; None: of all. Raises EngineError."""
         # The second number of `show stat` is the sum of types of rows: 2 for backends, 4 for servers.
         if names is not None and len(names) > FEW < len(self.live):
             # The servers of a backend without requests are as they were.
@@ -219,7 +247,7 @@ class LiveProxy:
     async def _read_named(self, names: Set[str]) -> None:
         """Read these backends; one that the process does not have is no longer live."""
         if len(names) > FEW:
-            await self._read_stat(None)
+            await self.read_backends(None)
             return
         backends = StatReader().read(await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names)))
         self.live = {name: backend for name, backend in self.live.items() if name not in names} | {
@@ -229,7 +257,7 @@ class LiveProxy:
     async def introduce(self, backends: Sequence[Backend]) -> None:
         """Add ``backends`` that the process lacks, before all others are compared, which shows what fails here."""
         with suppress(EngineError):
-            if self.bound and await self._send_new(backends):
+            if self.bound_ports and await self._send_new(backends):
                 added = [backend for backend in backends if backend.name in self.live]
                 self._file.note_introduced(added)
                 await self._maps.add(PORTS, {f"{backend.port}": backend.name for backend in added})
@@ -251,7 +279,7 @@ class LiveProxy:
             return  # Nothing can be served now: other programs have all the ports.
         # A new worker reads the maps at its start, so they are written before it is loaded.
         self._master.write_map(HOLDS, holds)
-        self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
+        self._master.write_map(SPLITS, desired_entries(backends, self._facts.splits))
         self._count_connections()
         self._empty = {backend.name: NO_REPLICA for backend in backends if not backend.servers}
         self._empty |= {CROWD: NO_REPLICA} if self.crowded else {}
@@ -340,7 +368,7 @@ class LiveProxy:
         todo = {name: texts for name, texts in map(self._compare, backends) if texts}
         if todo:
             await self._master.send(chain.from_iterable(todo.values()))
-            await self.read_some(todo.keys())
+            await self.read_backends(todo.keys())
 
     async def _send_entries(self, backends: Sequence[Backend]) -> None:
         """Bring the map of versions to what is wanted, so that no cookie leads to a replica that leaves."""
@@ -349,7 +377,7 @@ class LiveProxy:
             return
         names = {backend.name for backend in backends}
         live = {entry: value for entry, value in splits.items() if backend_of(entry) in names}
-        desired = wanted_entries((backend for backend in backends if backend.name in self.live), live)
+        desired = desired_entries((backend for backend in backends if backend.name in self.live), live)
         if desired != live:
             await self._master.send(map_commands(SPLITS, desired, live))
             rest = {entry: value for entry, value in splits.items() if entry not in live}
@@ -390,3 +418,11 @@ class LiveProxy:
             await self._master.reload("")
         elif await self._progress.has_stopped(self._clock.monotonic()):
             self._master.kill()
+
+
+def reload_pause(former_workers: int) -> float:
+    """The least seconds between two reloads, while so many former workers still have connections.
+
+    HAProxy ends the oldest one when there are too many, and cuts off its WebSockets and streams.
+    """
+    return RELOAD_SECONDS * max(1, former_workers + 1 - FEW_WORKERS)

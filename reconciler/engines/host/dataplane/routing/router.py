@@ -63,7 +63,7 @@ class Router:
         """The domains that lead to workloads here, with these."""
         return self._domains.leading_to(self._workloads.keys())
 
-    def unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]], served: Served) -> Iterator[str]:
+    def explain_unserved(self, key: Key, problems: Mapping[str, tuple[str, ...]], served: Served) -> Iterator[str]:
         """A sentence for each of ``problems``, which are by domain, of a domain that leads to the workload ``key``.
 
         Of host names without TLS, only those of the workload itself count.
@@ -86,7 +86,7 @@ class Router:
         return self._table
 
     def _read_gvc(self, name: str, alias: str) -> None:
-        record = self._records.shared(Key(Kind.GVC, "", name))
+        record = self._records.find_shared(Key(Kind.GVC, "", name))
         spec = msgspec.json.decode(record.body, type=Gvc).spec if record is not None else Gvc().spec
         balancer = spec.load_balancer
         routing = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)

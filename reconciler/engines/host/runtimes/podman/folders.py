@@ -68,7 +68,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         return self._of(container_id) / _STORES
 
     @property
-    def mapped(self) -> Path:
+    def mapped_mounts(self) -> Path:
         """The directory of mounts for user namespaces; each ends when its container has started."""
         return self.root / _MAPPED
 

@@ -22,10 +22,22 @@ OWNER = f"{_PREFIX}owner"
 LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, IMAGE, PORTS, CPU, NONCE, IDS = (
     f"{_PREFIX}{name}"
     for name in (
-        "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "image",
-        "ports", "cpu", "nonce", "ids",
+        "location",
+        "gvc",
+        "workload",
+        "replica",
+        "container",
+        "version",
+        "config-hash",
+        "index",
+        "digest",
+        "image",
+        "ports",
+        "cpu",
+        "nonce",
+        "ids",
     )
-)  # fmt: skip
+)
 """Container is "" for a sandbox. Ports are JSON: declared to assigned. CPU is in millicores, 0 for a sandbox.
 
 The nonce is new at every start. Ids are the first one and their number, "" without a user namespace.

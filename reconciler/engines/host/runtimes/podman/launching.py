@@ -124,7 +124,7 @@ class Launcher:
         tracked = track_container(inspected, _make_labelled_container(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
         if not tracked.running.alive:
-            tracked = tracked.ended(await recorded_outcome(inspected))
+            tracked = tracked.as_ended(await recorded_outcome(inspected))
         await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
         return tracked
 
@@ -164,7 +164,7 @@ class Launcher:
             mounting = ExitStack()
             stack.push_async_callback(asyncio.to_thread, mounting.close)
             podman = await asyncio.to_thread(find_other_mounts, self._service.client.socket)
-            mounts = map_mounts(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
+            mounts = map_mounts(launch.mounts, self._folders.mapped_mounts, sandbox.program.pid, podman)
             try:
                 there = await asyncio.to_thread(mounting.enter_context, mounts)
             except OSError as error:

@@ -204,18 +204,18 @@ class PodmanRuntime:
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
         # A caller that is cancelled does not stop a start half-way.
-        await asyncio.shield(self._connected.containers.run(self._start(launch)))
+        await asyncio.shield(self._connection.containers.run(self._start(launch)))
 
     async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Change the limits in the control groups; one of memory is never set below what is in use."""
-        tracked = self._connected.containers.get(container_id)
+        tracked = self._connection.containers.get(container_id)
         if tracked is None or not tracked.running.alive:
             raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
-        await resize_container(self._connected.service, tracked, cpu, memory)
+        await resize_container(self._connection.service, tracked, cpu, memory)
 
     async def signal(self, container_id: ContainerId, number: int) -> None:
         """Send a signal to the first process of a container; with it, SIGKILL ends all of them. Raises EngineError."""
-        service, containers = self._connected.service, self._connected.containers
+        service, containers = self._connection.service, self._connection.containers
         tracked = containers.get(container_id)
         if tracked is None or not tracked.running.alive:
             return
@@ -232,14 +232,14 @@ class PodmanRuntime:
 
     async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program with the environment, directory, user and limits of a running container."""
-        tracked = self._connected.containers.get(container_id)
+        tracked = self._connection.containers.get(container_id)
         if tracked is None or not tracked.running.alive:
             raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
-        return await self._connected.service.execution.run(tracked.id, argv, timeout)
+        return await self._connection.service.execution.run(tracked.id, argv, timeout)
 
     async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether the image has a program that runs as ``sleep``; each image is tried once. Raises EngineError."""
-        tracked = self._connected.containers.get(container_id)
+        tracked = self._connection.containers.get(container_id)
         image = tracked.image if tracked is not None else ""
         if image not in self._sleeps:
             self._sleeps[image] = (await self.exec(container_id, ("sleep", "0"), _TRIAL_SECONDS)).code not in LACKING
@@ -256,12 +256,12 @@ class PodmanRuntime:
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container, as far as it is known."""
-        running = [container for container in self._connected.containers.all() if container.running.alive]
-        return await collect_usage(self._connected.service, running)
+        running = [container for container in self._connection.containers.all() if container.running.alive]
+        return await collect_usage(self._connection.service, running)
 
     async def list(self) -> list[RunningContainer]:
         """All containers that were started and not removed."""
-        return [container.running for container in self._connected.containers.all()]
+        return [container.running for container in self._connection.containers.all()]
 
     def output(self, container_id: ContainerId) -> Path:
         """The output file of the container."""
@@ -286,7 +286,7 @@ class PodmanRuntime:
 
     async def remove(self, key: Key, replica: str) -> None:
         """Kill and delete the containers of a replica, its sandbox and its directory. Raises EngineError."""
-        service, containers = self._connected.service, self._connected.containers
+        service, containers = self._connection.service, self._connection.containers
         async with containers.lock(key, replica):
             await service.sweeper.delete_replica(key, replica)
             for container_id in containers.of_replica(key, replica):
@@ -299,7 +299,7 @@ class PodmanRuntime:
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove other replicas, and parts that Podman forgot; the next start of the daemon retries failures."""
-        listed = await self._connected.service.sweeper.list_containers()
+        listed = await self._connection.service.sweeper.list_containers()
         labelled = [self._labels.read(entry.labels) for entry in listed]
         replica_ids = {(entry.place.key, entry.place.replica) for entry in labelled if entry is not None}
         # A removal that failed half-way leaves a directory without containers.
@@ -309,22 +309,22 @@ class PodmanRuntime:
                 with contextlib.suppress(EngineError):
                     await self.remove(key, replica)
         with contextlib.suppress(EngineError):
-            await self._connected.service.sweeper.delete_leftovers()
+            await self._connection.service.sweeper.delete_leftovers()
 
     def _load(self) -> None:
         remove_old_folders()
         # A daemon that was killed during a start leaves its mounts.
-        unmount_mapped(self._folders.mapped, find_other_mounts(self._socket))
+        unmount_mapped(self._folders.mapped_mounts, find_other_mounts(self._socket))
         self._firewall.load()
         self._names.load()
 
     @property
-    def _connected(self) -> _Opened:
+    def _connection(self) -> _Opened:
         if self._open is None:
             raise EngineError("Podman is not connected", reason=Reason.RUNTIME_UNAVAILABLE)
         return self._open
 
     async def _start(self, launch: ContainerStart) -> None:
-        opened = self._connected
+        opened = self._connection
         await opened.launcher.start(launch, opened.containers)
         opened.names.write()

@@ -195,7 +195,7 @@ async def _adopt_one(service: PodmanService, clock: Clock, listed: Listed, label
     # The last boot of the machine took with it what is new in spite of a time of its start.
     code = None if listed.state in NEW or listed.exit_code < 0 else listed.exit_code
     started = clock.monotonic() - (clock.now() - listed.started_at)
-    return Tracked(listed.id, labelled, running_container(labelled, started)).ended(ContainerOutcome(code))
+    return Tracked(listed.id, labelled, running_container(labelled, started)).as_ended(ContainerOutcome(code))
 
 
 def _age_order(tracked: Tracked) -> tuple[bool, float]:
@@ -209,5 +209,5 @@ def _get_replica_key(tracked: Tracked) -> tuple[Key, str]:
 
 def _end_if_lost(tracked: Tracked, lost: set[tuple[Key, str]]) -> Tracked:
     if tracked.running.alive and _get_replica_key(tracked) in lost:
-        return tracked.ended(ContainerOutcome(KILLED))
+        return tracked.as_ended(ContainerOutcome(KILLED))
     return tracked

@@ -48,7 +48,7 @@ class Tracked(msgspec.Struct, frozen=True):
     network: Attachment = Attachment()
     image: str = ""
 
-    def ended(self, outcome: ContainerOutcome, *, killed: bool = False) -> Tracked:
+    def as_ended(self, outcome: ContainerOutcome, *, killed: bool = False) -> Tracked:
         """The same container, ended; if we ``killed`` it, memory was not the reason."""
         reason = Reason.COMPLETED if outcome.code == 0 else Reason.ERROR
         if outcome.out_of_memory and outcome.code == KILLED and not killed:
@@ -69,7 +69,7 @@ def track_container(inspected: Inspected, labelled: Labelled, started: float) ->
     tracked = Tracked(inspected.id, labelled, running_container(labelled, started))
     if not inspected.running:
         code = inspected.state.exit_code
-        return tracked.ended(ContainerOutcome(code if code >= 0 else None, inspected.state.oom_killed))
+        return tracked.as_ended(ContainerOutcome(code if code >= 0 else None, inspected.state.oom_killed))
     program = _host_process(inspected.state.pid)
     groups = _groups_of(inspected.id, program.pid) if program.pid else ()
     # Without one, another process has this number in our namespace.

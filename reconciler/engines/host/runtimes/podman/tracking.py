@@ -160,7 +160,7 @@ class TrackedContainers:
         self._watcher.forget(tracked)
         container_id, killed = tracked.running.place, tracked.id in self._killed
         self._killed.discard(tracked.id)
-        ended = tracked.ended(outcome, killed=killed)
+        ended = tracked.as_ended(outcome, killed=killed)
         if tracked.id in self._without_stores:
             self._without_stores.discard(tracked.id)
             ended = replace(ended, running=replace(ended.running, reason=Reason.STORE_MOUNT_FAILED))
@@ -180,7 +180,7 @@ class TrackedContainers:
             running = [member for member in members if member.running.alive]
             for tracked in running:
                 self._watcher.forget(tracked)
-                self._by_place[tracked.running.place] = tracked.ended(ContainerOutcome(KILLED), killed=True)
+                self._by_place[tracked.running.place] = tracked.as_ended(ContainerOutcome(KILLED), killed=True)
             # A start that follows deletes what this cannot.
             with contextlib.suppress(EngineError):
                 await self._service.sweeper.delete_replica(sandbox_id.key, sandbox_id.replica)

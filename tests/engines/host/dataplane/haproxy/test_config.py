@@ -31,6 +31,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     encode_name,
     make_server,
 )
+from reconciler.engines.host.dataplane.haproxy.config_file import needs_of, next_load
 from reconciler.engines.host.dataplane.haproxy.ingress import service_lines
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, render_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
@@ -44,7 +45,6 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     read_shapes,
     render_config,
 )
-from reconciler.engines.host.dataplane.haproxy.runtime import needs_of, next_load
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.workload.routing.table import RouteTable

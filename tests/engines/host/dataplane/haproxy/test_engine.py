@@ -97,7 +97,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         await ask_for(host, version=2, autoscaling=STEADY, suspend=True)
         await servers.pass_until(0)
         assert (await status(host))["address"] == ""
-        await plane._applied()
+        await plane._wait_until_applied()
         assert (await get(address)).body.startswith("503: the workload is suspended")
 
         # The split by version is still there when the workload is resumed.

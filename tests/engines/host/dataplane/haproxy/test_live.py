@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF, WAIT, Backend, Server
-from reconciler.engines.host.dataplane.haproxy.facts import Counted, Floods, read_facts
 from reconciler.engines.host.dataplane.haproxy.live import (
+    Counted,
     LiveBackend,
     LiveServer,
     StatReader,
+    desired_entries,
     list_commands,
     map_commands,
-    wanted_entries,
+    read_facts,
 )
+from reconciler.engines.host.dataplane.haproxy.proxy import Floods
 from reconciler.engines.host.dataplane.protocol import Service, Traffic
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -215,8 +217,8 @@ def test_a_cookie_leads_to_a_replica_at_each_step_of_a_change() -> None:
     """The number of replicas is added after them, and removed before them."""
     split = ((1, 50), (2, 50))
     one, two = (Server(name, f"127.0.0.1:{name[1]}", version=int(name[1])) for name in ("a1", "b2"))
-    before = wanted_entries([Backend(Service(WEB, 8080), 18_000, (one,), split=split)], {})
-    after = wanted_entries([Backend(Service(WEB, 8080), 18_000, (two,), split=split)], before)
+    before = desired_entries([Backend(Service(WEB, 8080), 18_000, (one,), split=split)], {})
+    after = desired_entries([Backend(Service(WEB, 8080), 18_000, (two,), split=split)], before)
     changes = [each.removeprefix("add map ./s ") for each in map_commands("s", after, {})]
     assert changes == ["shop:web|2|0 b2", "shop:web|2 1", "shop:web/b2 2"]
     changes = [each.removeprefix("del map ./s ") for each in map_commands("s", {}, before)]
@@ -226,9 +228,11 @@ def test_a_cookie_leads_to_a_replica_at_each_step_of_a_change() -> None:
 def test_entries_stay_while_the_versions_of_replicas_are_unknown() -> None:
     adopted = Backend(Service(WEB, 8080), 18_000, (Server("a", "127.0.0.1:1"),), split=((1, 100),))
     live = {"shop:web|1": "1", "shop:web|1|0": "a", "shop:web/a": "1", "shop:other|1": "1"}
-    assert wanted_entries([adopted], live) == {key: live[key] for key in live if key.startswith("shop:web")}
+    assert desired_entries([adopted], live) == {key: live[key] for key in live if key.startswith("shop:web")}
     tcp = Service(WEB, 8080, "tcp")
-    assert wanted_entries([Backend(tcp, 18_000, (Server("a", "127.0.0.1:1", version=1),), split=((1, 100),))], {}) == {}
+    assert (
+        desired_entries([Backend(tcp, 18_000, (Server("a", "127.0.0.1:1", version=1),), split=((1, 100),))], {}) == {}
+    )
 
 
 def test_memory_is_released_once_when_most_connections_of_a_flood_are_gone() -> None:

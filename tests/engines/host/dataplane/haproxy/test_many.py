@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy import proxy
 from reconciler.engines.host.dataplane.haproxy.config import backend_name
-from reconciler.engines.host.dataplane.haproxy.runtime import reload_pause
-from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
+from reconciler.engines.host.dataplane.haproxy.desired import DesiredState
+from reconciler.engines.host.dataplane.haproxy.proxy import reload_pause
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings
@@ -55,7 +55,7 @@ def test_reloads_become_rare_while_former_workers_have_connections(former: int, 
 
 
 def test_a_backend_is_built_again_only_after_a_change(tmp_path: Path) -> None:
-    state = WantedState(ServicePorts(tmp_path / "ports.json", HostSettings()))
+    state = DesiredState(ServicePorts(tmp_path / "ports.json", HostSettings()))
     for key in KEYS:
         state.publish(msgspec.structs.replace(SERVICE, key=key))
         state.update(key, ())

@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_SOCKET, PORTS
-from reconciler.engines.host.dataplane.haproxy.facts import RELEASE_MEMORY
+from reconciler.engines.host.dataplane.haproxy.proxy import RELEASE_MEMORY
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
 from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, WorkerProgress

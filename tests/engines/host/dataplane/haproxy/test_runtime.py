@@ -25,19 +25,23 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     Server,
     backend_name,
 )
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, list_commands
-from reconciler.engines.host.dataplane.haproxy.master import ANSWER_SECONDS, Master
-from reconciler.engines.host.dataplane.haproxy.program import find_program
-from reconciler.engines.host.dataplane.haproxy.rendering.render import LoadedConfig
-from reconciler.engines.host.dataplane.haproxy.runtime import (
+from reconciler.engines.host.dataplane.haproxy.config_file import (
     SHARE,
-    list_add_commands,
     list_changed_backends,
-    list_remove_commands,
     needs_no_reload,
     needs_of,
     next_load,
 )
+from reconciler.engines.host.dataplane.haproxy.live import (
+    LiveBackend,
+    LiveServer,
+    list_add_commands,
+    list_commands,
+    list_remove_commands,
+)
+from reconciler.engines.host.dataplane.haproxy.master import ANSWER_SECONDS, Master
+from reconciler.engines.host.dataplane.haproxy.program import find_program
+from reconciler.engines.host.dataplane.haproxy.rendering.render import LoadedConfig
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind

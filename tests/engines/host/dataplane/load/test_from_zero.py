@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
-from reconciler.engines.host.dataplane.haproxy.facts import FLOOD
+from reconciler.engines.host.dataplane.haproxy.proxy import FLOOD
 from reconciler.settings import HoldSettings
 from tests.bench.host_sandbox import used
 from tests.engines.host.dataplane import test_builtin as builtin

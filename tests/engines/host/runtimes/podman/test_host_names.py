@@ -79,9 +79,9 @@ def test_a_mounted_file_changes_in_place_and_what_is_not_ours_stays(tmp_path: Pa
     assert path.read_text() == OWN
     inode = path.stat().st_ino
     names.set(DB, {"db-0": at("10.0.0.3", 80)})
-    assert names.outdated({WEB}) == [WEB]
+    assert names.find_outdated({WEB}) == [WEB]
     names.update(path, WEB)
-    assert names.outdated({WEB}) == []
+    assert names.find_outdated({WEB}) == []
     assert names_in(path)["db"] == ["10.0.0.3"]
     names.set(DB, {})
     names.update(path, WEB)

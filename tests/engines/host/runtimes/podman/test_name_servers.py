@@ -94,9 +94,9 @@ async def test_what_is_learned_is_bounded_and_ends(tmp_path: Path, monkeypatch: 
     assert not firewall.learn("", packet(response("a.example.com", records)))
     metadata = response("a.example.com", ["a.example.com. 60 IN A 169.254.169.254"])
     assert not firewall.learn("", packet(metadata)), "an address of this link stays closed"
-    learned = firewall._known().hosts["*.example.com"]
+    learned = firewall._read_known().hosts["*.example.com"]
     assert len(learned) == 1000
     assert "10.1.0.0" not in learned
     await clock.advance(700.0)
     await firewall.refresh_hosts()
-    assert not firewall._known().hosts["*.example.com"]
+    assert not firewall._read_known().hosts["*.example.com"]

@@ -7,15 +7,13 @@ again, at the new worker, since no former one gets to know new replicas.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader, count_limit_changes
+from reconciler.engines.host.dataplane.haproxy.live import Live, LiveBackend, StatReader, count_limit_changes
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
-
-Live = Mapping[str, LiveBackend]
 
 ARRIVE = "arrive again"
 """A command of our script."""
@@ -57,7 +55,7 @@ class FormerWorkers:
         """The requests of the backend ``name``: those that any former worker had so far, and the open ones."""
         return Traffic(self._arrived[name], sum(backend.active for backend in self._find(name)))
 
-    def refused(self, name: str) -> int:
+    def count_refused(self, name: str) -> int:
         """How many requests of the backend ``name`` former workers have refused."""
         return self._refused[name]
 

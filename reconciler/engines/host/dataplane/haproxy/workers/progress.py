@@ -45,7 +45,7 @@ class _Silence:
         return now - self._since
 
     @property
-    def hidden(self) -> bool:
+    def is_hidden(self) -> bool:
         return self._work.seconds is None
 
 
@@ -71,7 +71,7 @@ class WorkerProgress:
             self._of_workers.end()
             return self._of_master.note(pids[:1], now) >= LONG_SECONDS
         silent = self._of_workers.note(pids[1:], now)
-        return silent >= (LONG_SECONDS if self._of_workers.hidden else SILENT_SECONDS)
+        return silent >= (LONG_SECONDS if self._of_workers.is_hidden else SILENT_SECONDS)
 
     async def _answers(self) -> bool:
         """Whether a worker answers a request that reaches no workload."""

@@ -96,7 +96,7 @@ class PodmanClient:
                     if len(content) >= limit:
                         break
         except TimeoutError as error:
-            raise self._unanswered(error, lost=False) from error
+            raise self._make_no_answer_error(error, lost=False) from error
         return bytes(content[:limit])
 
     async def post(self, path: str, body: object = None, query: Mapping[str, str] | None = None) -> bytes:
@@ -125,7 +125,7 @@ class PodmanClient:
                 late = time.monotonic() + pause > deadline
                 if late or not again or isinstance(error, httpx2.ReadTimeout):
                     lost = not isinstance(error, _UNSENT) and request.method != "GET"
-                    raise self._unanswered(error, lost=lost) from error
+                    raise self._make_no_answer_error(error, lost=lost) from error
             else:
                 _check_answer(answer.status_code, answer.content)
                 return answer.content
@@ -144,9 +144,9 @@ class PodmanClient:
                     _check_answer(answer.status_code, await answer.aread())
                 yield answer.aiter_bytes()
         except httpx2.TransportError as error:
-            raise self._unanswered(error, lost=True) from error
+            raise self._make_no_answer_error(error, lost=True) from error
 
-    def _unanswered(self, error: Exception, *, lost: bool) -> PodmanError:
+    def _make_no_answer_error(self, error: Exception, *, lost: bool) -> PodmanError:
         why = str(error) or type(error).__name__
         return PodmanError(f"Podman does not answer at {self.socket}: {why}", lost=lost)
 

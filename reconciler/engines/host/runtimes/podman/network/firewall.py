@@ -125,7 +125,7 @@ class LocationFirewall:
         async with self._writing:
             if not self._bridge:
                 return
-            rules = table_rules(self._table, self._bridge, self._known())
+            rules = table_rules(self._table, self._bridge, self._read_known())
             if rules != self._written or not self._isolated:
                 # Before the work, so that a sandbox that is admitted meanwhile can set it back.
                 self._written, self._isolated = None, True
@@ -200,7 +200,7 @@ class LocationFirewall:
                 run_nft, [f"add table inet {self._table}", f"delete table inet {self._table}"], _REMOVAL
             )
 
-    def _known(self) -> Known:
+    def _read_known(self) -> Known:
         keys = {sandbox.key for sandbox in self._sandboxes}
         policies = {key: self._policies[key] for key in keys if key in self._policies}
         sandboxes = {address: container_id.key for container_id, address in self._sandboxes.items()}
@@ -209,7 +209,7 @@ class LocationFirewall:
         )
 
     def _apply(self, rules: Collection[str]) -> None:
-        state = self._known()
+        state = self._read_known()
         stored = [
             _Stored(key, policy, {name: sorted(state.hosts.get(name, ())) for name in policy.patterns})
             for key, policy in sorted(state.policies.items())

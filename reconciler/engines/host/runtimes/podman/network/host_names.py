@@ -78,7 +78,7 @@ class HostNames:
             )
         return self._lines[gvc]
 
-    def outdated(self, places: Collection[ContainerId]) -> list[ContainerId]:
+    def find_outdated(self, places: Collection[ContainerId]) -> list[ContainerId]:
         """Those of the running containers ``places`` whose file has to change; forgets all other containers."""
         self._written = {container_id: lines for container_id, lines in self._written.items() if container_id in places}
         return [

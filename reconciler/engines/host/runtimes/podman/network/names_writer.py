@@ -46,7 +46,7 @@ class NamesWriter:
         while self._due:
             self._due = False
             running = {container.running.place for container in self._containers.all() if container.running.alive}
-            outdated = self._names.outdated(running)
+            outdated = self._names.find_outdated(running)
             if outdated:
                 with contain_bugs("the names of workloads"):
                     await asyncio.to_thread(self._update, outdated)

@@ -1,4 +1,4 @@
-"""What HAProxy is to serve: services, their ready replicas and ports, as the backends of its configuration."""
+"""What HAProxy is desired to serve: services, their ready replicas and ports, as the backends of its configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     make_server,
     mode_of,
 )
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
+from reconciler.engines.host.dataplane.haproxy.live import Live, LiveBackend
 from reconciler.engines.host.dataplane.haproxy.rendering.render import read_ports
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service
@@ -28,16 +28,14 @@ from reconciler.engines.workload.routing.table import Outside
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
-Live = Mapping[str, LiveBackend]
-
 FRESH_SECONDS = 2.0
 """For how long a new replica is expected to get requests at once, such as those that were held."""
 FEW_FRESH = 30
 """More workloads with new replicas than these are not observed that closely: a daemon has just started."""
 
 
-class WantedState:
-    """The wanted state of one location. ``errors`` are of workloads that cannot be served at their port."""
+class DesiredState:
+    """The desired state of one location. ``errors`` are of workloads that cannot be served at their port."""
 
     def __init__(self, ports: ServicePorts) -> None:
         self.services: dict[Key, Service] = {}
@@ -116,7 +114,7 @@ class WantedState:
             return is_new
         return changed
 
-    def suspended(self) -> tuple[Suspended, ...]:
+    def list_suspended(self) -> tuple[Suspended, ...]:
         """The suspended workloads whose requests are answered, unless another program has the port."""
         bound = self._bound.get(HTTP, frozenset())
         ports = ((key, self._usable_port(backend_name(key), key, bound, live=False)) for key in self._suspended)
