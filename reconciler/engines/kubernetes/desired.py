@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,11 +15,14 @@ from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, Obj
 from reconciler.engines.kubernetes.marks import RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.rendering.inputs import (
+    NO_ROUTES,
     ClusterFeatures,
     ClusterOptions,
     NamespaceInputs,
     ObjectOwner,
     WorkloadInputs,
+    WorkloadRoutes,
+    select_routes,
 )
 from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.names import (
@@ -32,11 +35,16 @@ from reconciler.engines.kubernetes.rendering.names import (
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.routing.build import RoutingInput, build_table
+from reconciler.engines.workload.routing.domains import KnownDomains
+from reconciler.engines.workload.routing.router import read_gvc_routing, read_served
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
 from reconciler.engines.workload.tokens import TOKEN_PREFIX, make_token
 from reconciler.errors import EngineError
 from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
@@ -80,6 +88,8 @@ class DesiredObjects:
         self._mirror = mirror
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._new_tokens: dict[Key, str] = {}
+        self._domains = KnownDomains(context.records)
+        self._tables: dict[Key, RouteTable] = {}
         self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
         self.features = ClusterFeatures()
         """What the cluster serves, once that is known."""
@@ -92,6 +102,23 @@ class DesiredObjects:
         """What the settings choose for objects."""
         namespace, _, gateway = self._cluster.gateway.partition("/")
         return ClusterOptions(gateway, namespace, self._cluster.ingress_class)
+
+    @property
+    def serves_hosts(self) -> bool:
+        """Whether the settings name what takes requests by host name."""
+        return bool(self._cluster.gateway or self._cluster.ingress_class)
+
+    def read_domains(self) -> None:
+        """Read the domains again. Raises RecordsError."""
+        self._domains.refresh()
+
+    def list_domains(self, workloads: Collection[Key]) -> Iterator[tuple[Domain, list[Key]]]:
+        """The domains that lead to ``workloads``, with these."""
+        return self._domains.leading_to(workloads)
+
+    def table_of(self, key: Key) -> RouteTable:
+        """The routes to a workload as it was rendered last; none before that."""
+        return self._tables.get(key, RouteTable())
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
@@ -143,6 +170,7 @@ class DesiredObjects:
             restarts=mark,
             body=applied.body,
             volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
+            routes=self._find_routes(template),
             pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
         )
         objects = [self._token_secret(inputs), *render_workload(inputs)]
@@ -188,6 +216,7 @@ class DesiredObjects:
         """A workload is deleted: one of its name gets another token."""
         self._new_tokens.pop(key, None)
         self._limitations.pop(key, None)
+        self._tables.pop(key, None)
 
     def _token_secret(self, inputs: WorkloadInputs) -> KubeObject:
         content = base64.b64encode(inputs.token.encode()).decode()
@@ -195,6 +224,19 @@ class DesiredObjects:
             inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
+
+    def _find_routes(self, template: ReplicaTemplate) -> WorkloadRoutes:
+        """The routes to one workload. Those to others make no difference to them."""
+        key, served = template.desired.key, read_served(template)
+        if served is None or not self.serves_hosts:
+            self._tables.pop(key, None)
+            return NO_ROUTES
+        domains = tuple(domain for domain, _ in self._domains.leading_to({key}))
+        gvcs = {key.gvc: read_gvc_routing(self._context.records, key.gvc, template.env_context.alias)}
+        endpoint_domain = self._context.settings.endpoint_domain
+        table = build_table(RoutingInput(self._context.location, endpoint_domain, (served,), gvcs, domains))
+        self._tables[key] = table
+        return select_routes(table).get(key, NO_ROUTES)
 
     def _volume_sets(self, gvc: str, names: Sequence[str]) -> Mapping[str, VolumeSetSpecification]:
         records = {name: self._claims.record(Key(Kind.VOLUMESET, gvc, name)) for name in names}

@@ -185,6 +185,7 @@ class ClusterObserver:
             limitations=self._desired.limitations(record),
             address=f"{workload_name(key.name)}.{self._desired.namespace_of(key.gvc)}.svc",
             created=created,
+            domain_endpoints=self._desired.table_of(key).endpoints.get(key, ()),
             past=past.status.job_executions if past is not None else (),
         )
 
