@@ -90,6 +90,7 @@ def test_a_pod_is_a_replica(pods: Pods) -> None:
     row = pods.wait(lambda: next((row for row in pods.rows() if row.state is ReplicaState.READY), None))
     assert row is not None
     assert (row.key, row.name, row.version, row.containers[0].name) == (pods.key, "web-0", 3, "main")
+    assert row.node in ("node-a", "node-b")
 
 
 def test_logs_come_back_and_go_on(pods: Pods, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:

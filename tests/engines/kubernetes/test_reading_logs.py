@@ -24,6 +24,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search asks as often as it is asked."""
     monkeypatch.setattr(logs, "POLLS_A_SECOND", 1e9)
     monkeypatch.setattr(logs, "LIST_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "RETRY_SECONDS", 0.0)
 
 
 def search(cluster: ReadCluster, query: str = "") -> ClusterLogSearch:

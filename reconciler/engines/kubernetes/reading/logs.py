@@ -39,6 +39,8 @@ POLLS_A_SECOND = 20.0
 """Requests a second for new lines: with more containers, each is asked less often."""
 LIST_SECONDS = 1.0
 """Seconds between two looks for new pods, at least; the time that a look takes is a twentieth of them at most."""
+RETRY_SECONDS = 5.0
+"""Seconds until a cluster that does not answer is asked again."""
 PATIENCE_SECONDS = 60.0
 """Seconds without any answer after which it is an error that there are no new lines."""
 
@@ -133,6 +135,8 @@ class ClusterLogSearch:
             # Nothing is lost: the next call reads from where the last one ended.
             if error.reason != Reason.CLUSTER_UNREACHABLE or now - self._answered > PATIENCE_SECONDS:
                 raise
+            # Logs of other places need not wait for this one.
+            self._next_poll = time.monotonic() + RETRY_SECONDS
             return []
         self._answered = time.monotonic()
         self._next_poll = self._answered + len(self._followed) / POLLS_A_SECOND
