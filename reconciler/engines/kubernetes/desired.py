@@ -11,9 +11,10 @@ import msgspec
 
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
-from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, ObjectId, id_of
-from reconciler.engines.kubernetes.marks import RESTARTS
+from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.marks import OBJECTS, RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.rendering.containers import resolve_image
 from reconciler.engines.kubernetes.rendering.inputs import (
     NO_ROUTES,
     ClusterFeatures,
@@ -30,11 +31,14 @@ from reconciler.engines.kubernetes.rendering.names import (
     TOKEN,
     VERSION,
     build_metadata,
+    claim_template_name,
     token_secret_name,
+    workload_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.image_reference import check_permission, parse_reference
 from reconciler.engines.workload.routing.build import RoutingInput, build_table
 from reconciler.engines.workload.routing.domains import KnownDomains
 from reconciler.engines.workload.routing.router import read_gvc_routing, read_served
@@ -48,9 +52,10 @@ from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import Workload, mounted_volumesets
+from reconciler.model.kinds.workload import Specification, Workload, mounted_volumesets
 from reconciler.model.platform import ADOPT
 from reconciler.model.record import Record
+from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
@@ -100,8 +105,19 @@ class DesiredObjects:
     @property
     def options(self) -> ClusterOptions:
         """What the settings choose for objects."""
-        namespace, _, gateway = self._cluster.gateway.partition("/")
-        return ClusterOptions(gateway, namespace, self._cluster.ingress_class)
+        cluster = self._cluster
+        namespace, _, gateway = cluster.gateway.partition("/")
+        return ClusterOptions(
+            gateway=gateway,
+            gateway_namespace=namespace,
+            ingress_class=cluster.ingress_class,
+            issuer=cluster.issuer,
+            registry=self._context.settings.images.registry,
+            dns_namespaces=cluster.dns_namespaces,
+            metrics_namespace=cluster.metrics_namespace,
+            cluster_networks=cluster.networks,
+            keda_namespace=cluster.keda_namespace,
+        )
 
     @property
     def serves_hosts(self) -> bool:
@@ -151,11 +167,13 @@ class DesiredObjects:
         key, settings = applied.key, self._context.settings
         workload = msgspec.json.decode(applied.body, type=Workload)
         spec = workload.spec
+        self._check_volumes(key, spec)
         running = self.find_running(key)
         version = self.version_of(applied, running)
         template = self._builder.of(key, spec, version, applied.digest)
         sentences = recorded_sentences(str(key.kind), applied.body)
         template = msgspec.structs.replace(template, unmodelled=sentences)
+        self._check_images(spec)
         restarts, mark = self._count_restarts(key, running)
         namespace = self.namespace_of(key.gvc)
         inputs = WorkloadInputs(
@@ -178,7 +196,7 @@ class DesiredObjects:
             with_annotation(item, RESTARTS, f"{restarts}/{mark}") if id_of(item).kind in RUNS else item
             for item in objects
         ]
-        self._limitations[key] = (applied.digest, (*sentences, *list_limitations(inputs)))
+        self._limitations[key] = (applied.digest, list_limitations(inputs))
         return RenderedWorkload(template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
 
     def limitations(self, record: Record) -> tuple[str, ...]:
@@ -192,8 +210,10 @@ class DesiredObjects:
         return sentences
 
     def find_running(self, key: Key) -> MirroredObject | None:
-        """The object that runs a workload."""
-        return next((item for item in self._mirror.of_key(key) if item.id.kind in RUNS), None)
+        """The object that runs a workload; one that is suspended may have none, and then another lists the rest."""
+        items = self._mirror.of_key(key)
+        running = next((item for item in items if item.id.kind in RUNS), None)
+        return running or next((item for item in items if OBJECTS in item.annotations), None)
 
     def version_of(self, applied: AppliedResource, running: MirroredObject | None) -> int:
         """The version to apply: a cluster that runs the very same already keeps its own, as after a loss of records."""
@@ -224,6 +244,27 @@ class DesiredObjects:
             inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
+
+    def _check_volumes(self, key: Key, spec: Specification) -> None:
+        """Raise EngineError if a volume set has volumes of another workload: a claim belongs to one for good."""
+        for name in mounted_volumesets(spec):
+            ours = f"{claim_template_name(name)}-{workload_name(key.name)}-"
+            volumeset = Key(Kind.VOLUMESET, key.gvc, name)
+            claims = [item.id.name for item in self._mirror.of_key(volumeset) if item.id.kind is CLAIM]
+            strange = sorted(claim for claim in claims if not claim.startswith(ours))
+            if strange:
+                message = (
+                    f"{volumeset} has volumes of another workload, such as {strange[0]}: on a cluster a volume stays "
+                    "with its workload; copy the data, or delete those volumes"
+                )
+                raise EngineError(message, reason=Reason.VOLUME_IN_USE, retry=False)
+
+    def _check_images(self, spec: Specification) -> None:
+        """Raise ImageError for an image that ``images.allowed`` does not permit."""
+        images = self._context.settings.images
+        for container in spec.containers:
+            full = resolve_image(container.image, self._context.settings.org, images.registry)
+            check_permission(parse_reference(full, "", ""), images.patterns)
 
     def _find_routes(self, template: ReplicaTemplate) -> WorkloadRoutes:
         """The routes to one workload. Those to others make no difference to them."""

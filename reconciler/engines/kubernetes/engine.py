@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
@@ -86,6 +87,7 @@ class KubernetesEngine:
         self._opening = asyncio.Lock()
         self._open_requested = False
         self._works = False
+        self._to_sweep: set[Key] = set()
         self._refresh_due = asyncio.Event()
         self._working: list[asyncio.Task[None]] = []
 
@@ -202,8 +204,16 @@ class KubernetesEngine:
             due, soon = self._observer.take_due()
             for key in due:
                 self._note_change(key)
+            await self._sweep()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
             await self._context.clock.sleep(min(max(wait, SETTLE_SECONDS), TIMES_SECONDS))
+
+    async def _sweep(self) -> None:
+        """Delete Secrets of former versions, once no pod has them."""
+        for key in list(self._to_sweep):
+            with contain_bugs(f"sweep of {key}"), suppress(EngineError):
+                if not await self._applier.sweep(key):
+                    self._to_sweep.discard(key)
 
     def domains(self) -> Mapping[Key, DomainReport] | None:
         """What is served of the domains that lead to workloads here; None until the cluster is known."""
@@ -253,6 +263,7 @@ class KubernetesEngine:
         rendered = self._desired.render_workload(applied)
         if await self._applier.apply(applied.key, rendered.objects, adopt=rendered.adopt):
             self._note_change(applied.key)
+            self._to_sweep.add(applied.key)
         await self._applier.prune(applied.key, rendered.objects)
         return rendered.template.desired.version
 
