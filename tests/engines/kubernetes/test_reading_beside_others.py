@@ -69,7 +69,7 @@ def test_it_is_an_error_where_no_location_answers(cluster: ReadCluster, read: Ca
         read(settings)
 
 
-def test_a_program_is_not_refused_for_want_of_replicas_that_nobody_knows(cluster: ReadCluster) -> None:
+def test_exec_reports_a_location_whose_replicas_are_unknown(cluster: ReadCluster) -> None:
     settings = with_another(cluster)
     with pytest.raises(RefusedError, match="it is unknown whether workload/shop/web has replicas: the kubeconfig"):
         find_target(settings, open_no_records, WEB, ExecOptions())

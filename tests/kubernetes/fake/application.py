@@ -251,7 +251,8 @@ class Endpoint:
         self._state.operations.get(call._replace(subresource=""))
         source = self._state.pods.log_of(call.namespace, call.name, call.query)
         if call.query.get("follow") != "true":
-            return PlainTextResponse(source.text()) if cut is None else CutResponse(source.text(), cut)
+            response = PlainTextResponse(source.text())
+            return response if cut is None else CutResponse(response, cut)
         return StreamingResponse(source.follow(self._state.notifier()), media_type="text/plain")
 
 

@@ -48,7 +48,7 @@ async def open_websocket(
             request: httpx2.Request | None = await anext(flow)
             while request is not None:
                 try:
-                    return await _connect(config, request, protocols)
+                    return await _open_link(config, request, protocols)
                 except InvalidStatus as error:
                     refusal = error.response
                 request = await _log_in_again(flow, httpx2.Response(refusal.status_code, request=request))
@@ -67,7 +67,7 @@ async def _log_in_again(
     return None
 
 
-async def _connect(config: SingleConfig, request: httpx2.Request, protocols: Sequence[str]) -> ClientConnection:
+async def _open_link(config: SingleConfig, request: httpx2.Request, protocols: Sequence[str]) -> ClientConnection:
     secure = config.cluster.server.startswith("https:")
     assert config.user is not None
     context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False) if secure else None

@@ -18,7 +18,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import POD
-from reconciler.engines.kubernetes.reading.connections import ask_cluster, gather_answers
+from reconciler.engines.kubernetes.reading.connections import FOR_ALL, ask_cluster, gather_answers
 from reconciler.engines.kubernetes.reading.log_pages import (
     FIRST_TAIL,
     LogLocator,
@@ -33,7 +33,6 @@ from reconciler.engines.kubernetes.reading.pods import ClusterLocation, Workload
 from reconciler.engines.kubernetes.status.fields import read_items, read_mapping, read_number, read_text
 from reconciler.engines.kubernetes.status.pods import list_parts
 from reconciler.engines.reading import ALWAYS, LogLine, LogSelection, LogSpan, LogStream
-from reconciler.reasons import Reason
 
 POLLS_A_SECOND = 20.0
 """Requests a second for new lines: with more containers, each is asked less often."""
@@ -133,7 +132,7 @@ class ClusterLogSearch:
             lines = ask_cluster(self._location.cluster, self._read_more)
         except ClusterError as error:
             # Nothing is lost: the next call reads from where the last one ended.
-            if error.reason != Reason.CLUSTER_UNREACHABLE or now - self._answered > PATIENCE_SECONDS:
+            if error.reason in FOR_ALL or now - self._answered > PATIENCE_SECONDS:
                 raise
             # Logs of other places need not wait for this one.
             self._next_poll = time.monotonic() + RETRY_SECONDS
