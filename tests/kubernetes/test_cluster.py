@@ -292,6 +292,26 @@ def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) 
         assert ask(-60.0) == 401
 
 
+def test_a_certificate_of_a_user_expires(cluster: Cluster, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster.client_of(cluster.kubeconfig_of("late", "system:masters", seconds=-1.0)) as client:
+        assert client.get(path).status_code == 401
+
+
+def test_the_certificate_of_the_server_expires_until_it_is_renewed(cluster: Cluster) -> None:
+    def ask() -> str:
+        with cluster.client_of(cluster.kubeconfig) as client:
+            try:
+                return str(client.get("/readyz").status_code)
+            except httpx2.ConnectError as error:
+                return str(error)
+
+    cluster.renew_certificate(-1.0)
+    cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=30.0)
+    cluster.renew_certificate()
+    cluster.wait_for(lambda: ask() == "200", seconds=30.0)
+
+
 def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
     for name in ("a", "b", "c"):
         cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})

@@ -13,6 +13,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
+    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -55,6 +56,9 @@ _RUNS = 1
 _AFTER_RUNS = 2
 _LATE = frozenset({"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject"})
 
+HANDOVER = "reconciler-handover"
+"""The manager of a number of replicas on its way to an autoscaler."""
+_REPLICAS = ".spec.replicas"
 _INVALID = 422
 _MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
@@ -123,7 +127,7 @@ class ObjectApplier:
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
         tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
         for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
-            await asyncio.gather(*(self._apply(trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+            await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial.target.kind) == stage))
 
     async def prune(self, key: Key, objects: Sequence[KubeObject]) -> bool:
         """Delete what belongs to ``key`` and is not among ``objects``; whether there was anything.
@@ -135,6 +139,20 @@ class ObjectApplier:
         gone = [item for item in self._mirror.of_key(key) if item.id not in stay and self._may_prune(key, item)]
         await asyncio.gather(*(self._delete(item) for item in gone))
         return bool(gone)
+
+    async def sweep(self, key: Key) -> bool:
+        """Delete Secrets of earlier versions of ``key`` that no pod has any more; whether some are left."""
+        listed = {
+            name for item in self._mirror.of_key(key) for name in item.annotations.get(OBJECTS, "").split(",") if name
+        }
+        former = [
+            item
+            for item in self._mirror.of_key(key)
+            if item.id.kind is SECRET and f"{SECRET.kind}/{item.id.name}" not in listed
+        ]
+        unused = [item for item in former if listed and self._may_prune(key, item)]
+        await asyncio.gather(*(self._delete(item) for item in unused))
+        return len(unused) < len(former)
 
     async def delete(self, key: Key) -> list[ObjectId]:
         """Delete all objects of ``key``, claims left out; returns what still ends."""
@@ -174,10 +192,10 @@ class ObjectApplier:
         target = id_of(item)
         mirrored = self._mirror.get(target)
         if mirrored is not None and mirrored.key == key:
-            return await self._dry_run(item, target)
+            return await self._dry_run(key, item, target)
         trial, failure = None, None
         try:
-            trial = await self._dry_run(item, target)
+            trial = await self._dry_run(key, item, target)
         except ClusterError as error:
             failure = error
         # A watch with our labels shows none of others: that there was an object is known from the answer alone.
@@ -192,7 +210,7 @@ class ObjectApplier:
             if not adopt:
                 raise _foreign(stranger, self._owner)
             await self._take_over(stranger)
-        return await self._dry_run(item, target)
+        return await self._dry_run(key, item, target)
 
     async def _find_stranger(self, key: Key, target: ObjectId) -> KubeObject | None:
         """The metadata of the object ``target`` if it exists and is not one of ``key``."""
@@ -221,7 +239,7 @@ class ObjectApplier:
         if len(operations) > 1:
             await self._api.patch(target, operations)
 
-    async def _dry_run(self, item: KubeObject, target: ObjectId) -> _Trial:
+    async def _dry_run(self, key: Key, item: KubeObject, target: ObjectId) -> _Trial:
         """Ask the server what it would make of ``item``, which names the fields that will be ours."""
         force = False
         try:
@@ -229,7 +247,7 @@ class ObjectApplier:
         except ClusterError as error:
             if error.code == _INVALID and target.kind in _MADE_ANEW and self._mirror.get(target) is not None:
                 return _Trial(item, target, anew=True)
-            force = self._may_force(error)
+            force = self._may_force(key, error)
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
@@ -240,10 +258,30 @@ class ObjectApplier:
         )
         return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
 
-    async def _apply(self, trial: _Trial) -> None:
+    async def _hand_over_replicas(self, item: KubeObject, target: ObjectId) -> None:
+        """Let another manager own the number of replicas before it leaves our fields.
+
+        The server would reset it to 1 otherwise, before an autoscaler sets it.
+        """
+        mirrored = self._mirror.get(target)
+        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
+            return
+        replicas = mirrored.decode()["spec"].get("replicas")
+        if replicas is None or HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+            return
+        part = {
+            "apiVersion": item["apiVersion"],
+            "kind": item["kind"],
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "spec": {"replicas": replicas},
+        }
+        await self._api.apply(part, target, manager=HANDOVER)
+
+    async def _apply(self, key: Key, trial: _Trial) -> None:
+        await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
             await self._make_room(trial.target)
-            trial = await self._dry_run(trial.item, trial.target)
+            trial = await self._dry_run(key, trial.item, trial.target)
         answer = await self._api.apply(trial.item, trial.target, force=trial.force)
         self._mirror.put(trial.target.kind, _encode(answer.content))
 
@@ -254,12 +292,17 @@ class ObjectApplier:
             while await self._api.get_metadata(target) is not None:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _may_force(self, error: ClusterError) -> bool:
+    def _may_force(self, key: Key, error: ClusterError) -> bool:
         fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
         return bool(fields) and all(
             any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
+            or (field == _REPLICAS and self._has_autoscaler(key))
             for field in fields
         )
+
+    def _has_autoscaler(self, key: Key) -> bool:
+        """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
+        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
 
     def _may_prune(self, key: Key, item: MirroredObject) -> bool:
         kind = item.id.kind

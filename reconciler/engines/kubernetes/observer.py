@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import ObjectApplier
+from reconciler.engines.kubernetes.applying import RUNS, ObjectApplier
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
@@ -140,6 +140,9 @@ class ClusterObserver:
         self._note_time(key, next_status_time(live, context))
         if running.ending:
             health = Health.DELETING
+        elif live.primary is None and live.spec.suspended:
+            # Nothing has to run, so nothing exists that could.
+            health = Health.HEALTHY
         return Observation(key, self._context.location, health, _encode(deployment), digest, version)
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
@@ -154,7 +157,7 @@ class ClusterObserver:
         pods = self._decode(key, POD)
         live = LiveWorkload(
             spec=workload_spec(applied, ""),
-            primary=running.decode(),
+            primary=running.decode() if running.id.kind in RUNS else None,
             pods=pods,
             jobs=self._decode(key, JOB),
             claims=tuple(self._claims_of(key, mounted_volumesets(spec))),
@@ -185,6 +188,7 @@ class ClusterObserver:
             limitations=self._desired.limitations(record),
             address=f"{workload_name(key.name)}.{self._desired.namespace_of(key.gvc)}.svc",
             created=created,
+            domain_endpoints=self._desired.table_of(key).endpoints.get(key, ()),
             past=past.status.job_executions if past is not None else (),
         )
 

@@ -24,6 +24,7 @@ from tests.kubernetes.cluster.credentials import (
     user_by_certificate,
     write_files,
     write_kubeconfig,
+    write_serving_pair,
 )
 from tests.kubernetes.cluster.definitions import Addition, describe_definition
 from tests.support.processes import free_ports
@@ -178,6 +179,10 @@ class Cluster:
         """A token of a service account that is valid for ``seconds``."""
         answer = self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}").raise_for_status()
         return sign_token(self._signer, answer.json(), seconds)
+
+    def renew_certificate(self, seconds: float = 86_400.0) -> None:
+        """Give the API server a certificate that ends in ``seconds`` (below 0: that has ended); it takes a moment."""
+        write_serving_pair(self.folder, seconds)
 
     def compact(self) -> None:
         """Let the store forget all versions but the newest: a list continued from an older one is expired (410).

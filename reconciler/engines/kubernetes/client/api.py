@@ -225,10 +225,19 @@ class KubeApi:
                 yield event
 
     async def apply(
-        self, item: KubeObject, target: ObjectId, *, force: bool = False, dry_run: bool = False
+        self,
+        item: KubeObject,
+        target: ObjectId,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        manager: str = FIELD_MANAGER,
     ) -> AppliedObject:
-        """Make the fields of ``item`` as they are there; returns the object as it is then, or would be."""
-        params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        """Make the fields of ``item`` as they are there; returns the object as it is then, or would be.
+
+        The fields belong to ``manager`` from then on.
+        """
+        params = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
         headers = {"Content-Type": _APPLY}
