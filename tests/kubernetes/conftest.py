@@ -10,6 +10,7 @@ import pytest
 from tests.kubernetes.cluster.build import MODULE_FILES, NEWEST, NO_GO, find_go, is_built
 from tests.kubernetes.cluster.control_plane import Cluster, running_cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.cluster.objects import describe_namespace
 
 
 def _running(minor: str) -> Iterator[Cluster]:
@@ -44,3 +45,13 @@ def kubelet(cluster: Cluster) -> Iterator[Kubelet]:
     finally:
         kubelet.stop()
     assert kubelet.faults == []
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test."""
+    name = request.node.originalname.replace("_", "-")[:50].strip("-")
+    cluster.apply(describe_namespace(name))
+    cluster.wait_for(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").is_success)
+    yield name
+    cluster.api.delete(f"/api/v1/namespaces/{name}").raise_for_status()

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.kubernetes.cluster.metrics import register_metrics
 from tests.kubernetes.cluster.objects import (
     STORAGE_CLASS,
     describe_job,
-    describe_namespace,
     describe_pod,
     describe_template,
     describe_workload,
@@ -32,16 +31,6 @@ from tests.support.processes import ROOT
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
-
-
-@pytest.fixture
-def namespace(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one test."""
-    name = request.node.originalname.replace("_", "-")[:50].strip("-")
-    cluster.apply(describe_namespace(name))
-    cluster.wait_for(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").is_success)
-    yield name
-    cluster.api.delete(f"/api/v1/namespaces/{name}").raise_for_status()
 
 
 def read(cluster: Cluster, path: str) -> Object:
@@ -204,6 +193,38 @@ def test_kubectl_runs_commands_in_a_container(cluster: Cluster, namespace: str) 
     cluster.kubectl("exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
 
 
+def test_a_container_starts_once_its_secret_is_there(cluster: Cluster, namespace: str) -> None:
+    pod = describe_pod(namespace, "waiting")
+    pod["spec"]["containers"][0]["env"] = [
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "login", "key": "token"}}},
+        {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "BOTH", "value": "$(WHO) has $(TOKEN), not $$(TOKEN) or $(NOTHING)"},
+    ]
+    cluster.apply(pod)
+    entry = wait_for_state(cluster, namespace, "waiting", "waiting", "CreateContainerConfigError")
+    assert entry["state"]["waiting"]["message"] == 'secret "login" not found'
+    metadata = {"name": "login", "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": "s3"}})
+    wait_for_state(cluster, namespace, "waiting", "running")
+    printed = cluster.kubectl("exec", "-n", namespace, "waiting", "--", "printenv", "BOTH")
+    assert printed == "waiting has s3, not $(TOKEN) or $(NOTHING)\n"
+
+
+def test_a_volume_without_its_secret_and_a_failed_probe_are_events(cluster: Cluster, namespace: str) -> None:
+    volume = {"name": "files", "secret": {"secretName": "absent"}}
+    unready = describe_pod(namespace, "unready", "ready=false")
+    unready["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"path": "/", "port": 80}}
+    cluster.apply(describe_pod(namespace, "unmounted", volumes=[volume]), unready)
+
+    def list_events() -> set[tuple[str, str]]:
+        items = read(cluster, f"/api/v1/namespaces/{namespace}/events")["items"]
+        return {(item["involvedObject"]["name"], item["reason"]) for item in items}
+
+    expected = {("unmounted", "FailedMount"), ("unready", "Unhealthy")}
+    cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=20.0)
+    assert state(cluster, namespace, "unmounted")["state"]["waiting"]["reason"] == "ContainerCreating"
+
+
 def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     kubelet.set_script(f"{namespace}/runner", Script(log="begin"))
     cluster.apply(describe_pod(namespace, "runner", restartPolicy="Never"))
@@ -269,6 +290,26 @@ def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) 
 
         assert ask(60.0) == 403  # known, and without any role
         assert ask(-60.0) == 401
+
+
+def test_a_certificate_of_a_user_expires(cluster: Cluster, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster.client_of(cluster.kubeconfig_of("late", "system:masters", seconds=-1.0)) as client:
+        assert client.get(path).status_code == 401
+
+
+def test_the_certificate_of_the_server_expires_until_it_is_renewed(cluster: Cluster) -> None:
+    def ask() -> str:
+        with cluster.client_of(cluster.kubeconfig) as client:
+            try:
+                return str(client.get("/readyz").status_code)
+            except httpx2.ConnectError as error:
+                return str(error)
+
+    cluster.renew_certificate(-1.0)
+    cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=30.0)
+    cluster.renew_certificate()
+    cluster.wait_for(lambda: ask() == "200", seconds=30.0)
 
 
 def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""The first session of docs/kubernetes.md works as printed, on the fake API server; test_deployment.py has a real one."""
+"""The first session of docs/kubernetes.md works as printed, here on the fake API server."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ OnEvent = Callable[[str, Object], Awaitable[None]]
 """Gets ``ADDED``, ``MODIFIED`` or ``DELETED`` and the object."""
 
 RETRY_SECONDS = 0.2
+ABSENT_SECONDS = 1.0
+"""Between questions for a kind that the server does not have yet."""
 IN_FLIGHT = 32
 """Requests at once, watches apart."""
 
@@ -64,6 +66,8 @@ class Client:
             try:
                 version = await self._list(f"{path}?{query}", present, on_event)
                 await self._watch(f"{path}?{query}&watch=1&resourceVersion={version}", present, on_event)
+            except httpx2.HTTPStatusError:
+                await asyncio.sleep(ABSENT_SECONDS)
             except httpx2.HTTPError:
                 await asyncio.sleep(RETRY_SECONDS)
 

@@ -24,7 +24,9 @@ from tests.kubernetes.cluster.credentials import (
     user_by_certificate,
     write_files,
     write_kubeconfig,
+    write_serving_pair,
 )
+from tests.kubernetes.cluster.definitions import Addition, describe_definition
 from tests.support.processes import free_ports
 
 START_SECONDS = 90.0
@@ -110,6 +112,14 @@ class Cluster:
             )
             assert answer.is_success, answer.text
 
+    def install(self, *additions: Addition) -> None:
+        """Add kinds, and return once they are served."""
+        definitions = [describe_definition(each) for each in additions]
+        self.apply(*definitions)
+        for each in additions:
+            path = f"/apis/{each.group}/{each.version}/{each.plural}"
+            self.wait_for(lambda path=path: self.api.get(path).is_success, path)
+
     def path_of(self, wanted: Mapping[str, Any]) -> str:
         """Where the server has an object."""
         group, kind, metadata = wanted["apiVersion"], wanted["kind"], wanted["metadata"]
@@ -170,6 +180,10 @@ class Cluster:
         answer = self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}").raise_for_status()
         return sign_token(self._signer, answer.json(), seconds)
 
+    def renew_certificate(self, seconds: float = 86_400.0) -> None:
+        """Give the API server a certificate that ends in ``seconds`` (below 0: that has ended); it takes a moment."""
+        write_serving_pair(self.folder, seconds)
+
     def compact(self) -> None:
         """Let the store forget all versions but the newest: a list continued from an older one is expired (410).
 
@@ -228,6 +242,8 @@ def _controller_flags(folder: Path, kubeconfig: Path) -> list[str]:
         "--kube-api-burst=2000",
         "--node-monitor-period=1s",
         "--horizontal-pod-autoscaler-sync-period=1s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
         "--pvclaimbinder-sync-period=1s",
     ]
 

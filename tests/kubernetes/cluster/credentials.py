@@ -25,8 +25,8 @@ def write_files(folder: Path) -> IssuedCertificate:
     """Write what the components read, and return the key that signs tokens of service accounts."""
     signer = issue_for_user("service accounts", by=AUTHORITY)
     (folder / "ca.crt").write_bytes(authority(AUTHORITY).chain_pem)
+    write_serving_pair(folder)
     pairs = {
-        "serving": issue("127.0.0.1", "localhost", "kubernetes.default.svc", by=AUTHORITY),
         "kubelet-client": issue_for_user("kube-apiserver", ADMINS, by=AUTHORITY),
         "front-proxy": issue_for_user("front-proxy", by=AUTHORITY),
         "admin": issue_for_user("admin", ADMINS, by=AUTHORITY),
@@ -38,11 +38,20 @@ def write_files(folder: Path) -> IssuedCertificate:
     return signer
 
 
+def write_serving_pair(folder: Path, seconds: float = 86_400.0) -> None:
+    """Write the certificate of the API server, which ends in ``seconds``; a server that runs takes it, too."""
+    end = seconds / 86_400.0
+    names = ("127.0.0.1", "localhost", "kubernetes.default.svc")
+    write_pair(folder, "serving", issue(*names, end=end, by=AUTHORITY))
+
+
 def write_pair(folder: Path, name: str, issued: IssuedCertificate) -> None:
-    """Write ``name.crt`` and ``name.key``."""
-    (folder / f"{name}.crt").write_bytes(issued.chain_pem)
-    (folder / f"{name}.key").touch(0o600)
-    (folder / f"{name}.key").write_bytes(issued.key_pem)
+    """Write ``name.crt`` and ``name.key``, each whole: a server may read them now."""
+    for kind, content in (("crt", issued.chain_pem), ("key", issued.key_pem)):
+        unfinished = folder / f"{name}.{kind}.new"
+        unfinished.touch(0o600)
+        unfinished.write_bytes(content)
+        unfinished.rename(folder / f"{name}.{kind}")
 
 
 def write_kubeconfig(path: Path, url: str, user: dict[str, str]) -> Path:

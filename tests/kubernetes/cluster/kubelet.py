@@ -18,6 +18,7 @@ from tests.kubernetes.cluster.pod import Pod, format_now
 from tests.kubernetes.cluster.scripts import Script, Scripts
 from tests.kubernetes.cluster.streams import StreamServer
 from tests.kubernetes.cluster.volumes import Provisioner
+from tests.kubernetes.cluster.webhooks import Review
 
 LEASE_SECONDS = 10.0
 FIRST_ADDRESS = IPv4Address("10.244.0.1")
@@ -37,6 +38,10 @@ class Kubelet:
         """By uid."""
         self.usage: dict[str, tuple[str, str]] = {}
         """Glob of ``NAMESPACE/NAME`` → CPU and memory that each container uses, as quantities."""
+        self.webhooks: dict[str, Review] = {}
+        """What ``describe_webhook`` registers, by name."""
+        self.webhook_delays: dict[str, float] = {}
+        """Seconds that a webhook waits before it answers."""
         self.faults: list[BaseException] = []
         self.port = 0
         """Where it answers the API server, once it is started."""

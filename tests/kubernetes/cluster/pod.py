@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx2
 
 from tests.kubernetes.cluster.client import Client, Object
+from tests.kubernetes.cluster.environment import Contents, Missing, Unmounted, check_volumes, resolve_environment
 from tests.kubernetes.cluster.scripts import Script, Scripts
 
 BACKOFF_SECONDS = 10.0
@@ -54,6 +55,7 @@ class Container:
         self.name: str = spec["name"]
         self.state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self.last_state: Object = {}
+        self.environment: dict[str, str] = {}
         self.id = ""
         self.restarts = 0
         self.started = False
@@ -231,6 +233,7 @@ class Pod:
         """Run it, again and again as ``policy`` demands."""
         while True:
             await self._pull(container)
+            await self._prepare(container)
             container.start(self._script(container))
             code, reason = await self._run_once(container)
             script = self._script(container)
@@ -247,8 +250,25 @@ class Pod:
             image = container.spec["image"]
             text = f'Back-off pulling image "{image}": {message}' if tries else message
             container.state = {"waiting": {"reason": reason, "message": text}}
-            self.report()
-            await self._kubelet.record(self.item, "Warning", "Failed", f'Failed to pull image "{image}": {message}')
+            await self._report_problem("Failed", f'Failed to pull image "{image}": {message}')
+            await self._wait_for_change(container, self._backoff_seconds(tries))
+            tries += 1
+
+    async def _prepare(self, container: Container) -> None:
+        """Fill its variables; wait for as long as a Secret or ConfigMap of the pod is missing."""
+        tries = 0
+        while True:
+            contents = Contents(self._kubelet.client, self.item["metadata"]["namespace"])
+            try:
+                await check_volumes(self.item, contents)
+                container.environment = await resolve_environment(self.item, container.spec, contents, self._address)
+                return
+            except Unmounted as missing:
+                container.state = {"waiting": {"reason": "ContainerCreating"}}
+                await self._report_problem("FailedMount", str(missing))
+            except Missing as missing:
+                container.state = {"waiting": {"reason": "CreateContainerConfigError", "message": str(missing)}}
+                await self._report_problem("Failed", f"Error: {missing}")
             await self._wait_for_change(container, self._backoff_seconds(tries))
             tries += 1
 
@@ -268,6 +288,8 @@ class Pod:
             container.ready = script.started and script.ready and age >= max(delay, script.ready_after)
             if script.exit is not None and age >= script.exit_after:
                 return script.exit, script.reason
+            if probe and not script.ready:
+                await self._report_problem("Unhealthy", "Readiness probe failed: as scripted")
             self.report()
             times = [max(delay, script.ready_after)] + ([script.exit_after] if script.exit is not None else [])
             waits = [time - age for time in times if time > age]
@@ -292,8 +314,7 @@ class Pod:
             seconds = self._backoff_seconds(container.restarts - 1)
             message = f"back-off {seconds / self._kubelet.pace:.0f}s restarting failed container={container.name}"
             container.state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-            self.report()
-            await self._kubelet.record(self.item, "Warning", "BackOff", f"{message} in pod {self.name}")
+            await self._report_problem("BackOff", f"{message} in pod {self.name}")
             await self._wait_for_change(container, seconds)
         container.restarts += 1
 
@@ -319,6 +340,10 @@ class Pod:
         await asyncio.sleep(min(needed, grace))
         killed = needed > grace
         container.finish(KILLED if killed else script.stop_code, script)
+
+    async def _report_problem(self, reason: str, message: str) -> None:
+        self.report()
+        await self._kubelet.record(self.item, "Warning", reason, message)
 
     def report(self) -> None:
         """Send the status soon; what changes at once is sent at once."""

@@ -23,8 +23,9 @@ CHUNK = 32_768
 class Session:
     """A command that runs for a WebSocket, and its streams."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, variables: dict[str, str]) -> None:
         self._websocket = websocket
+        self._variables = variables
         self._query = websocket.query_params
         self._terminal = self._query.get("tty") in ("1", "true")
 
@@ -47,7 +48,7 @@ class Session:
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm"},
+            env={"PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm", **self._variables},
             stdin=stream,
             stdout=stream,
             stderr=stream,

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 from tests.kubernetes.cluster.metrics import describe_metrics
 from tests.kubernetes.cluster.pod import Container, Pod
 from tests.kubernetes.cluster.sessions import PROTOCOLS, Session
+from tests.kubernetes.cluster.webhooks import Review, answer_review
 
 POLL_SECONDS = 0.02
 
@@ -31,6 +32,8 @@ class Pods(Protocol):
 
     pods: dict[str, Pod]
     usage: dict[str, tuple[str, str]]
+    webhooks: dict[str, Review]
+    webhook_delays: dict[str, float]
 
 
 class StreamServer:
@@ -41,6 +44,7 @@ class StreamServer:
         routes = [
             Route("/containerLogs/{namespace}/{pod}/{container}", self._logs),
             WebSocketRoute("/exec/{namespace}/{pod}/{container}", self._exec),
+            Route("/webhooks/{name}", self._admit, methods=["POST"]),
             Route("/apis/metrics.k8s.io/{rest:path}", self._metrics),
         ]
         config = uvicorn.Config(
@@ -98,7 +102,12 @@ class StreamServer:
             await websocket.close()
             return
         await websocket.accept(subprotocol=protocols[0])
-        await Session(websocket).run()
+        await Session(websocket, container.environment).run()
+
+    async def _admit(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        await asyncio.sleep(self._kubelet.webhook_delays.get(name, 0.0))
+        return JSONResponse(answer_review(self._kubelet.webhooks[name], await request.json()))
 
     async def _metrics(self, request: Request) -> Response:
         answer: Any = describe_metrics(request.path_params["rest"], self._kubelet.pods.values(), self._kubelet.usage)
@@ -109,10 +118,12 @@ async def _stream(
     container: Container, lines: list[tuple[str, str]], query: Mapping[str, str], follow: bool
 ) -> AsyncIterator[bytes]:
     """The lines that ``query`` asks for."""
-    since = query.get("sinceTime", "")
+    since = datetime.fromisoformat(query.get("sinceTime", "1970-01-01T00:00:00Z"))
     if seconds := query.get("sinceSeconds"):
-        since = (datetime.now(UTC) - timedelta(seconds=float(seconds))).strftime("%Y-%m-%dT%H:%M:%S")
-    start = next((number for number, (time, _) in enumerate(lines) if time >= since), len(lines))
+        since = datetime.now(UTC) - timedelta(seconds=float(seconds))
+    # As texts, a time with a fraction of a second is before one without.
+    times = (datetime.fromisoformat(time) for time, _ in lines)
+    start = next((number for number, time in enumerate(times) if time >= since), len(lines))
     if tail := query.get("tailLines"):
         start = max(start, len(lines) - int(tail))
     left = int(query.get("limitBytes", 1 << 40))

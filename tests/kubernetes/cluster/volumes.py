@@ -8,9 +8,11 @@ from typing import Any
 import httpx2
 
 from tests.kubernetes.cluster.client import Client, Object
+from tests.kubernetes.cluster.pod import format_now
 
 NAME = "test.reconciler/provisioner"
 """What a StorageClass names."""
+SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"
 SELECTED = "volume.kubernetes.io/selected-node"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
@@ -30,6 +32,7 @@ class Provisioner:
         yield self._client.follow("/apis/storage.k8s.io/v1/storageclasses", self._on_class)
         yield self._client.follow("/api/v1/persistentvolumeclaims", self._on_claim)
         yield self._client.follow("/api/v1/persistentvolumes", self._on_volume)
+        yield self._client.follow(SNAPSHOTS, self._on_snapshot)
 
     async def _on_class(self, event: str, item: Object) -> None:
         if event == "DELETED":
@@ -52,6 +55,20 @@ class Provisioner:
         released = (item.get("status") or {}).get("phase") == "Released"
         if event != "DELETED" and own and released and item["spec"]["persistentVolumeReclaimPolicy"] == "Delete":
             await self._attempt("DELETE", f"/api/v1/persistentvolumes/{metadata['name']}", None)
+
+    async def _on_snapshot(self, event: str, item: Object) -> None:
+        metadata, source = item["metadata"], item["spec"].get("source") or {}
+        claims = [each for each in self._claims.values() if _names_claim(each, metadata, source)]
+        if event == "DELETED" or (item.get("status") or {}).get("readyToUse") or not claims:
+            return
+        status = {
+            "readyToUse": True,
+            "creationTime": format_now(),
+            "restoreSize": claims[0]["spec"]["resources"]["requests"]["storage"],
+            "boundVolumeSnapshotContentName": f"snapcontent-{metadata['uid']}",
+        }
+        path = f"{SNAPSHOTS.rpartition('/')[0]}/namespaces/{metadata['namespace']}/volumesnapshots/{metadata['name']}"
+        await self._attempt("PATCH", f"{path}/status", {"status": status})
 
     async def _serve(self, claim: Object) -> None:
         storage_class = self._classes.get(claim["spec"].get("storageClassName") or "")
@@ -82,6 +99,11 @@ class Provisioner:
             await self._client.request(method, path, body, kind)
         except httpx2.HTTPStatusError:
             return
+
+
+def _names_claim(claim: Object, metadata: Object, source: Object) -> bool:
+    named: tuple[str, str] = (metadata["namespace"], source.get("persistentVolumeClaimName", ""))
+    return (claim["metadata"]["namespace"], claim["metadata"]["name"]) == named
 
 
 def _volume(claim: Object, storage_class: Object) -> Object:
