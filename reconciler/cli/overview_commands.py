@@ -151,6 +151,9 @@ def _show_measured(overview: Overview, measurement: Measurement, display: Displa
         show_text(overview.text(_measure_usage(measurement), on), overview.nothing)
     elif not is_empty:
         draw_live(lambda: overview.text(measurement.read(), on), overview, display.interval)
+    if not is_empty:
+        # Only a read shows which locations do not answer.
+        _show_notes(overview, measurement)
 
 
 def _measure_usage(measurement: Measurement) -> Sequence[Any]:

@@ -40,7 +40,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
     ``cpu`` is in millicores since the same reader was last asked, None the first time. ``memory`` is in bytes, None if
     nothing runs; ``age`` is in seconds. ``fault`` is why the replica is not ready, why it ends, or which hook failed.
-    ``ports`` are the assigned ones by the declared ones.
+    ``ports`` are the assigned ones by the declared ones. ``node`` is the machine of a cluster that it runs on.
     """
 
     key: Key
@@ -55,6 +55,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     age: float = 0.0
     fault: str = ""
     ports: Mapping[int, int] = {}
+    node: str = ""
 
 
 class LogStream(msgspec.Struct, frozen=True, order=True):

@@ -43,9 +43,12 @@ def find_target(settings: Settings, open_records: Callable[[], Records], key: Ke
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have containers")
     _check_location(settings, options.location)
-    rows = [row for row in ReplicaReader(settings, key.gvc).read() if row.key == key]
-    rows = [row for row in rows if options.location in ("", row.location)]
+    reader = ReplicaReader(settings, key.gvc)
+    rows = [row for row in reader.read() if row.key == key and options.location in ("", row.location)]
     if not rows:
+        faults = [fault for location, fault in reader.faults.items() if options.location in ("", location)]
+        if faults:
+            raise RefusedError(f"it is unknown whether {key} has replicas: {'; '.join(faults)}")
         with closing(open_records()) as records:
             raise RefusedError(_why_no_replica(records, key, options.location))
     row = _find_replica(key, rows, options.replica)

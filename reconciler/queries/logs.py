@@ -24,7 +24,7 @@ from reconciler.engines.reading import (
     SupportsLogs,
     select_lines,
 )
-from reconciler.errors import NotFoundError
+from reconciler.errors import EngineError, NotFoundError
 from reconciler.logql.label_filters import LabelMatcher
 from reconciler.logql.parser import parse_log_query
 from reconciler.logql.query import LogQuery
@@ -114,7 +114,8 @@ def _workload_key(labels: Mapping[str, str]) -> str:
 class LogReader:
     """Reads the lines that ``options`` select, with limits ``bounds`` on its expressions, at all locations.
 
-    ``newest`` returns existing lines, oldest first, ``more`` the lines since the last call. Raises PermissionError.
+    ``newest`` returns existing lines, oldest first, ``more`` the lines since the last call. Raises PermissionError, and
+    EngineError if no location answers; one that does not while others do is left out, and is in ``faults``.
     """
 
     def __init__(self, settings: Settings, options: LogOptions, bounds: Bounds) -> None:
@@ -125,7 +126,25 @@ class LogReader:
             return select_lines(options.query, block, stream)
 
         self._selection = LogSelection(bounds.streams(options.selects), bounds.lines(lines_of))
-        self._searches = {(reader.engine, reader.location): self._search(reader) for reader in self._wanted_readers()}
+        self._searches: dict[tuple[str, str], LogSearch] = {}
+        self._faults: dict[str, str] = {}
+        self._begin_searches()
+
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Why the logs of a location are left out, by location."""
+        return self._faults
+
+    def _begin_searches(self) -> None:
+        errors: list[EngineError] = []
+        for reader in self._wanted_readers():
+            try:
+                self._searches[reader.engine, reader.location] = self._search(reader)
+            except EngineError as error:
+                errors.append(error)
+                self._faults[reader.location] = str(error)
+        if errors and not self._searches:
+            raise errors[0]
 
     def newest(self) -> list[LogLine]:
         """The newest lines, at most as many as the limit."""
@@ -154,14 +173,16 @@ class LogReader:
 
     def _wanted_readers(self) -> list[SupportsLogs]:
         location = self._options.location
-        return [reader for reader in self._readers() if location in (None, reader.location)]
+        readers = (reader for reader in self._readers() if location in (None, reader.location))
+        return [reader for reader in readers if reader.location not in self._faults]
 
     def _readers(self) -> list[SupportsLogs]:
         return [reader for reader in make_all_readers(self._settings) if isinstance(reader, SupportsLogs)]
 
     def _streams(self) -> Iterator[LogStream]:
         """Every stream at every location."""
-        return (stream for reader in self._readers() for stream in reader.log_streams())
+        readers = (reader for reader in self._readers() if reader.location not in self._faults)
+        return (stream for reader in readers for stream in reader.log_streams())
 
     def nothing_selected(self, open_records: Callable[[], Records]) -> str:
         """Why no stream is selected, "" if one is.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from reconciler.engines.plugin import make_readers
 from reconciler.engines.reading import ReplicaRow, SupportsReplicaRows
+from reconciler.errors import EngineError
 from reconciler.settings import Settings
 
 
@@ -13,6 +16,7 @@ class ReplicaReader:
     def __init__(self, settings: Settings, gvc: str | None = None) -> None:
         self._readers = [reader for reader in make_readers(settings) if isinstance(reader, SupportsReplicaRows)]
         self._gvc = gvc
+        self._faults: dict[str, str] = {}
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -24,11 +28,26 @@ class ReplicaReader:
         """Whether any location can have replicas."""
         return bool(self._readers)
 
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Why a location did not answer when it was last asked, by location."""
+        return self._faults
+
     def read(self) -> list[ReplicaRow]:
         """The replicas now, in order of workload, location and name; CPU since the last call, None at the first.
 
-        Blocks while it reads. Raises PermissionError.
+        Those of locations that do not answer are missing; ``faults`` names these. Blocks while it reads. Raises
+        PermissionError, and EngineError if no location answers.
         """
-        replica_rows = (row for reader in self._readers for row in reader.replicas())
-        mine = (row for row in replica_rows if self._gvc in (None, row.key.gvc))
+        errors: dict[str, EngineError] = {}
+        rows: list[ReplicaRow] = []
+        for reader in self._readers:
+            try:
+                rows += reader.replicas()
+            except EngineError as error:
+                errors[reader.location] = error
+        self._faults = {location: str(error) for location, error in errors.items()}
+        if errors and len(errors) == len(self._readers):
+            raise next(iter(errors.values()))
+        mine = (row for row in rows if self._gvc in (None, row.key.gvc))
         return sorted(mine, key=lambda row: (row.key, row.location, row.name))

@@ -22,6 +22,8 @@ _HEADING = (
     "PORTS",
     "MESSAGE",
 )
+_NODE = 3
+"""The column of nodes, behind that of replicas."""
 _COLOURS = {
     "Ready": "green",
     "Loading": "yellow",
@@ -33,8 +35,14 @@ _COLOURS = {
 
 
 def replica_table(rows: Sequence[ReplicaRow], colour: bool) -> list[str]:
-    """A line for each replica below a heading. A port shows as ``20001->8080``: assigned, then declared."""
-    cells = [_HEADING, *map(_format_cells, rows)]
+    """A line for each replica below a heading. A port shows as ``20001->8080``: assigned, then declared.
+
+    Nodes have a column if any replica runs on one of a cluster.
+    """
+    cells: list[tuple[str, ...]] = [_HEADING, *map(_format_cells, rows)]
+    if any(row.node for row in rows):
+        nodes = ("NODE", *(row.node or "-" for row in rows))
+        cells = [(*line[:_NODE], node, *line[_NODE:]) for line, node in zip(cells, nodes, strict=True)]
     return align_columns(cells, colours=_COLOURS if colour else None).splitlines()
 
 
@@ -73,4 +81,5 @@ def _build_item(row: ReplicaRow) -> dict[str, Any]:
         "memoryBytes": row.memory,
         "ageSeconds": round(row.age),
         "ports": {str(declared): assigned for declared, assigned in sorted(row.ports.items())},
+        **({"node": row.node} if row.node else {}),
     }

@@ -104,8 +104,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The Kubernetes cluster of a location, and how it is used.
 
     ``kubeconfig`` is None for the service account of the daemon's pod. ``allow_exec`` are the programs that it may run.
-    ``instance`` names the owner of all objects, "" for the org. ``gateway`` is ``NAMESPACE/NAME``. ``requests`` are the
-    most requests a second.
+    ``instance`` names the owner of all objects, "" for the org. ``gateway`` is ``NAMESPACE/NAME``. ``networks`` are the
+    ranges of pods, Services and nodes. ``requests`` are the most requests a second.
     """
 
     kubeconfig: Path | None = None
@@ -116,6 +116,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
     force_conflicts: tuple[str, ...] = ()
     gateway: str = ""
     ingress_class: str = ""
+    issuer: str = ""
+    networks: tuple[str, ...] = ()
+    dns_namespaces: tuple[str, ...] = ("kube-system",)
+    metrics_namespace: str = ""
+    keda_namespace: str = ""
     requests: int = 500
 
 

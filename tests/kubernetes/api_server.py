@@ -25,6 +25,7 @@ from tests.kubernetes.fake.errors import Object, Resource, expired
 from tests.kubernetes.fake.faults import Fault
 from tests.kubernetes.fake.pods import Pods
 from tests.kubernetes.fake.resources import KNOWN_CUSTOM
+from tests.kubernetes.fake.sessions import Sessions
 from tests.kubernetes.fake.state import TOKEN, LoggedRequest, State
 
 PATIENCE = 30.0
@@ -113,7 +114,7 @@ class FakeApiServer:
             access_log=False,
             lifespan="off",
             http=Protocol,
-            ws="none",
+            ws="websockets-sansio",
         )
         self._server = _Server(config)
         run = self._server.serve
@@ -163,12 +164,17 @@ class FakeApiServer:
 
     def requests_of(self, verb: str, resource: str = "*") -> list[LoggedRequest]:
         """The requests with a verb of Kubernetes, such as list or watch; ``resource`` is ``deployments.apps``."""
-        return [each for each in self.requests if each.verb == verb and resource in ("*", each.resource)]
+        return [entry for entry in self.requests if entry.verb == verb and resource in ("*", entry.resource)]
 
     @property
     def pods(self) -> Pods:
         """What becomes of pods, and their logs."""
         return self.state.pods
+
+    @property
+    def sessions(self) -> Sessions:
+        """What programs do in sessions of `exec`, and the sessions that were."""
+        return self.state.sessions
 
     @property
     def admission(self) -> Admission:
@@ -289,6 +295,11 @@ class FakeApiServer:
     def patch(self, kind: str, name: str, namespace: str, patch: Object, **options: Any) -> Object:
         """Merge ``patch`` into an object, as another client would; options are group, manager and subresource."""
         return self.controllers.patch(kind, name, namespace, patch, **options)
+
+    def scale(self, kind: str, name: str, namespace: str, replicas: int) -> None:
+        """Change the number of replicas, as the controller of an autoscaler does."""
+        change = {"spec": {"replicas": replicas}}
+        self.patch(kind, name, namespace, change, manager="kube-controller-manager", subresource="scale")
 
     def delete(self, kind: str, name: str, namespace: str = "", group: str | None = None) -> None:
         """Delete an object, as another client would."""

@@ -57,6 +57,25 @@ FULL_DEPLOYMENT = deployment(
     replicas=2,
     minReadySeconds=0,
 )
+SECRET_SOURCE = {"secret": {"secretName": "s"}}
+BACKEND = {"service": {"name": "a", "port": {"number": 80}}}
+RULE = {"host": "a.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": BACKEND}]}}
+INGRESS = kind_object(
+    "Ingress", spec={"ingressClassName": "a", "rules": [RULE], "tls": [{"hosts": ["a.example.com"], "secretName": "s"}]}
+)
+BINDING = kind_object(
+    "RoleBinding",
+    roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+    subjects=[{"kind": "ServiceAccount", "name": "a", "namespace": "default"}],
+)
+
+
+def sourced(variable: Object, source: Object) -> Object:
+    """A Deployment with a variable, and a volume of a source."""
+    main = container(env=[variable], volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    return deployment(template=pod_template(main, volumes=[{"name": "v", **source}]))
+
+
 LABELLED = [
     config_map(name, {"labels": {"app": label}}, x=name) for name, label in (("a", "x"), ("b", "y"), ("c", "x"))
 ]
@@ -340,6 +359,64 @@ APPLYING = {
         apply(deployment(container()), force="true"),
         get("Deployment"),
     ],
+    "apply of another source": [
+        apply(sourced({"name": "A", "value": "1"}, {"emptyDir": {}})),
+        apply(sourced({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, SECRET_SOURCE)),
+        apply(sourced({"name": "A", "valueFrom": {"secretKeyRef": {"name": "t", "key": "k"}}}, {"emptyDir": {}})),
+    ],
+    "apply in a namespace that does not exist": [
+        Step("PATCH", "/api/v1/namespaces/none/configmaps/a", {"fieldManager": "one"}, config_map(), APPLY),
+        Step(
+            "PATCH",
+            "/api/v1/namespaces/none/configmaps/a",
+            {"fieldManager": "one", "dryRun": "All"},
+            config_map(),
+            APPLY,
+        ),
+    ],
+    "apply over an update of the same manager": [
+        create(config_map(x="1"))._replace(query={"fieldManager": "one"}),
+        apply(config_map(x="2")),
+        apply(config_map(x="1")),
+        apply(config_map()),
+    ],
+    "apply with a replica count that an autoscaler moves": [
+        apply(deployment()),
+        patch("Deployment", {"spec": {"replicas": 4}}, subresource="/scale"),
+        apply(deployment()),
+        apply(deployment(replicas=2)),
+        patch("Deployment", {"spec": {"replicas": 4}}, subresource="/scale"),
+        apply(deployment(replicas=2)),
+        apply(deployment()),
+        apply(deployment(replicas=2), force="true"),
+    ],
+    "apply over an object that was never tracked": [
+        create(config_map()),
+        patch("ConfigMap", {"data": {"x": "1"}}),
+        apply(config_map(x="2")),
+        apply(config_map(x="2", y="1"), force="true"),
+    ],
+    "apply of a PodDisruptionBudget that switches": [
+        apply(kind_object("PodDisruptionBudget", spec={"minAvailable": 1})),
+        apply(kind_object("PodDisruptionBudget", spec={"maxUnavailable": 1})),
+        patch("PodDisruptionBudget", {"spec": {"minAvailable": 1}}),
+    ],
+    "apply of another port": [
+        apply(service(ports=[{"port": 80, "targetPort": 8080}])),
+        apply(service(ports=[{"port": 81, "targetPort": 8080}])),
+        apply(service(ports=[{"port": 81}])),
+    ],
+    "apply of an Ingress, and again": [apply(INGRESS), apply(INGRESS)],
+    "apply of bindings, and again": [apply(BINDING), apply(BINDING), patch("RoleBinding", {"roleRef": {"name": "b"}})],
+    "apply of long names": [apply(config_map("a" * 254)), apply(config_map("a", {"labels": {"x": "y" * 64}}))],
+    "apply with a label and a manager that are too long": [
+        apply(config_map("a", {"labels": {"a/b/c": "x"}})),
+        apply(config_map(), "m" * 129),
+    ],
+    "apply with strict validation": [
+        apply(deployment(), fieldValidation="Strict"),
+        apply(kind_object("ConfigMap", data={"x": "1"}, more=1), fieldValidation="Strict"),
+    ],
     "apply of status": [
         apply(deployment()),
         apply(kind_object("Deployment", status={"replicas": 1, "observedGeneration": 1}), "two", "/status"),
@@ -453,6 +530,16 @@ IMMUTABLE = {
         patch("Secret", {"immutable": False}),
         patch("Secret", {"metadata": {"labels": {"x": "1"}}}),
         patch("Secret", {"type": "other"}),
+    ],
+    "immutable kind of a Service": [
+        create(service()),
+        patch("Service", {"spec": {"clusterIP": "None"}}),
+        update(service()),
+    ],
+    "invalid Secret": [
+        create(kind_object("Secret", type="kubernetes.io/dockerconfigjson")),
+        create(kind_object("Secret", data={"a b": "YQ=="})),
+        create(kind_object("Secret", data={"a": "not base64"})),
     ],
     "immutable claim": [
         create(claim()),

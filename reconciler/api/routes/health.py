@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
+from reconciler.engines.reading import ReplicaRow
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.queries.top import ReplicaReader
 from reconciler.reasons import ConditionType
@@ -52,7 +55,10 @@ async def read_metrics(call: Call) -> Response:
     api = call.api
     # A reader of its own: the one for replicas measures CPU between its calls.
     replicas = ReplicaReader(api.settings)
-    replica_rows = await asyncio.to_thread(replicas.read)
+    replica_rows: list[ReplicaRow] = []
+    # The daemon is measured too, and that a location does not answer is among its conditions.
+    with suppress(EngineError):
+        replica_rows = await asyncio.to_thread(replicas.read)
     with call.reader.snapshot():
         names = tuple(source.name for source in api.settings.sources)
         listed = api.settings.api.metrics.resources if api.settings.api is not None else ()

@@ -113,6 +113,8 @@ def _read_lines(settings: Settings, options: LogOptions, follow: bool) -> Iterat
 
     prepare_limits()
     reader = LogReader(settings, options, Bounds(limit_time, limit_time))
+    for location, fault in sorted(reader.faults.items()):
+        click.echo(f"the logs at {location} are missing: {fault}", err=True)
     nothing = reader.nothing_selected(partial(records_or_none, settings))
     if nothing and not follow:
         click.echo(nothing, err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
+    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -39,7 +40,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     TOOL,
     VERSION,
-    format_label,
+    namespace_name,
 )
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -55,6 +56,9 @@ _RUNS = 1
 _AFTER_RUNS = 2
 _LATE = frozenset({"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject"})
 
+HANDOVER = "reconciler-handover"
+"""The manager of a number of replicas on its way to an autoscaler."""
+_REPLICAS = ".spec.replicas"
 _INVALID = 422
 _MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
@@ -86,7 +90,7 @@ class Owner(NamedTuple):
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
-        return format_label(f"{self.namespace_prefix}{gvc}")
+        return namespace_name(gvc, self.namespace_prefix)
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with ``labels`` is one of them."""
@@ -121,14 +125,9 @@ class ObjectApplier:
         return bool(due)
 
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
-        strangers = await self._find_strangers(key, due)
-        if strangers and not adopt:
-            raise _foreign(strangers[0], self._owner)
-        for stranger in strangers:
-            await self._take_over(stranger)
-        tried = await asyncio.gather(*(self._try(item) for item in due))
+        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
         for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
-            await asyncio.gather(*(self._apply(trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+            await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial.target.kind) == stage))
 
     async def prune(self, key: Key, objects: Sequence[KubeObject]) -> bool:
         """Delete what belongs to ``key`` and is not among ``objects``; whether there was anything.
@@ -140,6 +139,20 @@ class ObjectApplier:
         gone = [item for item in self._mirror.of_key(key) if item.id not in stay and self._may_prune(key, item)]
         await asyncio.gather(*(self._delete(item) for item in gone))
         return bool(gone)
+
+    async def sweep(self, key: Key) -> bool:
+        """Delete Secrets of earlier versions of ``key`` that no pod has any more; whether some are left."""
+        listed = {
+            name for item in self._mirror.of_key(key) for name in item.annotations.get(OBJECTS, "").split(",") if name
+        }
+        former = [
+            item
+            for item in self._mirror.of_key(key)
+            if item.id.kind is SECRET and f"{SECRET.kind}/{item.id.name}" not in listed
+        ]
+        unused = [item for item in former if listed and self._may_prune(key, item)]
+        await asyncio.gather(*(self._delete(item) for item in unused))
+        return len(unused) < len(former)
 
     async def delete(self, key: Key) -> list[ObjectId]:
         """Delete all objects of ``key``, claims left out; returns what still ends."""
@@ -174,24 +187,41 @@ class ObjectApplier:
         marks = mirrored.annotations
         return marks.get(RENDERED) == _annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
-    async def _find_strangers(self, key: Key, items: Iterable[KubeObject]) -> list[KubeObject]:
-        """Objects with the ids of ``items`` that are not of ``key``: a watch with our labels shows none of others."""
-        unknown = [id_of(item) for item in items if not self._is_known(key, id_of(item))]
-        there = await asyncio.gather(*(self._api.get_metadata(target) for target in unknown))
-        strangers = []
-        for target, stranger in zip(unknown, there, strict=True):
-            if stranger is None:
-                continue
-            metadata = stranger["metadata"]
-            ours = self._owner.owns(metadata.get("labels") or {})
-            named = (metadata.get("annotations") or {}).get(KEY, "")
-            if not ours or named != str(key):
-                strangers.append({**stranger, "apiVersion": target.kind.api_version, "kind": target.kind.kind})
-        return strangers
-
-    def _is_known(self, key: Key, target: ObjectId) -> bool:
+    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
+        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
+        target = id_of(item)
         mirrored = self._mirror.get(target)
-        return mirrored is not None and mirrored.key == key
+        if mirrored is not None and mirrored.key == key:
+            return await self._dry_run(key, item, target)
+        trial, failure = None, None
+        try:
+            trial = await self._dry_run(key, item, target)
+        except ClusterError as error:
+            failure = error
+        # A watch with our labels shows none of others: that there was an object is known from the answer alone.
+        if trial is not None and trial.created:
+            return trial
+        stranger = await self._find_stranger(key, target)
+        if stranger is None and failure is not None:
+            raise failure
+        if stranger is None and trial is not None:
+            return trial
+        if stranger is not None:
+            if not adopt:
+                raise _foreign(stranger, self._owner)
+            await self._take_over(stranger)
+        return await self._dry_run(key, item, target)
+
+    async def _find_stranger(self, key: Key, target: ObjectId) -> KubeObject | None:
+        """The metadata of the object ``target`` if it exists and is not one of ``key``."""
+        there = await self._api.get_metadata(target)
+        if there is None:
+            return None
+        metadata = there["metadata"]
+        named = (metadata.get("annotations") or {}).get(KEY, "")
+        if self._owner.owns(metadata.get("labels") or {}) and named == str(key):
+            return None
+        return {**there, "apiVersion": target.kind.api_version, "kind": target.kind.kind}
 
     async def _take_over(self, stranger: KubeObject) -> None:
         """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
@@ -209,32 +239,51 @@ class ObjectApplier:
         if len(operations) > 1:
             await self._api.patch(target, operations)
 
-    async def _try(self, item: KubeObject) -> _Trial:
+    async def _dry_run(self, key: Key, item: KubeObject, target: ObjectId) -> _Trial:
         """Ask the server what it would make of ``item``, which names the fields that will be ours."""
-        target = id_of(item)
         force = False
         try:
             answer = await self._api.apply(item, target, dry_run=True)
         except ClusterError as error:
             if error.code == _INVALID and target.kind in _MADE_ANEW and self._mirror.get(target) is not None:
                 return _Trial(item, target, anew=True)
-            force = self._may_force(error)
+            force = self._may_force(key, error)
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer["metadata"].get("managedFields") or [], list[_PlainManager])
+        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_PlainManager])
         managers = (
             ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
             for entry in entries
         )
-        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force)
+        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
 
-    async def _apply(self, trial: _Trial) -> None:
+    async def _hand_over_replicas(self, item: KubeObject, target: ObjectId) -> None:
+        """Let another manager own the number of replicas before it leaves our fields.
+
+        The server would reset it to 1 otherwise, before an autoscaler sets it.
+        """
+        mirrored = self._mirror.get(target)
+        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
+            return
+        replicas = mirrored.decode()["spec"].get("replicas")
+        if replicas is None or HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+            return
+        part = {
+            "apiVersion": item["apiVersion"],
+            "kind": item["kind"],
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "spec": {"replicas": replicas},
+        }
+        await self._api.apply(part, target, manager=HANDOVER)
+
+    async def _apply(self, key: Key, trial: _Trial) -> None:
+        await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
             await self._make_room(trial.target)
-            trial = await self._try(trial.item)
+            trial = await self._dry_run(key, trial.item, trial.target)
         answer = await self._api.apply(trial.item, trial.target, force=trial.force)
-        self._mirror.put(trial.target.kind, _encode(answer))
+        self._mirror.put(trial.target.kind, _encode(answer.content))
 
     async def _make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
@@ -243,12 +292,17 @@ class ObjectApplier:
             while await self._api.get_metadata(target) is not None:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _may_force(self, error: ClusterError) -> bool:
+    def _may_force(self, key: Key, error: ClusterError) -> bool:
         fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
         return bool(fields) and all(
             any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
+            or (field == _REPLICAS and self._has_autoscaler(key))
             for field in fields
         )
+
+    def _has_autoscaler(self, key: Key) -> bool:
+        """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
+        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
 
     def _may_prune(self, key: Key, item: MirroredObject) -> bool:
         kind = item.id.kind
@@ -271,13 +325,15 @@ class ObjectApplier:
 class _Trial(NamedTuple):
     """An object to apply; ``force``: fields of others are taken over; ``anew``: it is deleted first.
 
-    What a StatefulSet runs goes on meanwhile, and belongs to the new one of its name.
+    ``created``: there is no object of its name yet. What a StatefulSet runs goes on meanwhile, and belongs to the new
+    one of its name.
     """
 
     item: KubeObject
     target: ObjectId
     force: bool = False
     anew: bool = False
+    created: bool = False
 
 
 class _PlainManager(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -11,15 +11,19 @@ import msgspec
 
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
-from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, ObjectId, id_of
-from reconciler.engines.kubernetes.marks import RESTARTS
+from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.marks import OBJECTS, RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.rendering.containers import resolve_image
 from reconciler.engines.kubernetes.rendering.inputs import (
+    NO_ROUTES,
     ClusterFeatures,
     ClusterOptions,
     NamespaceInputs,
     ObjectOwner,
     WorkloadInputs,
+    WorkloadRoutes,
+    select_routes,
 )
 from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.names import (
@@ -27,22 +31,31 @@ from reconciler.engines.kubernetes.rendering.names import (
     TOKEN,
     VERSION,
     build_metadata,
+    claim_template_name,
     token_secret_name,
+    workload_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.image_reference import check_permission, parse_reference
+from reconciler.engines.workload.routing.build import RoutingInput, build_table
+from reconciler.engines.workload.routing.domains import KnownDomains
+from reconciler.engines.workload.routing.router import read_gvc_routing, read_served
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
 from reconciler.engines.workload.tokens import TOKEN_PREFIX, make_token
 from reconciler.errors import EngineError
 from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import Workload, mounted_volumesets
+from reconciler.model.kinds.workload import Specification, Workload, mounted_volumesets
 from reconciler.model.platform import ADOPT
 from reconciler.model.record import Record
+from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
@@ -80,6 +93,8 @@ class DesiredObjects:
         self._mirror = mirror
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._new_tokens: dict[Key, str] = {}
+        self._domains = KnownDomains(context.records)
+        self._tables: dict[Key, RouteTable] = {}
         self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
         self.features = ClusterFeatures()
         """What the cluster serves, once that is known."""
@@ -90,8 +105,36 @@ class DesiredObjects:
     @property
     def options(self) -> ClusterOptions:
         """What the settings choose for objects."""
-        namespace, _, gateway = self._cluster.gateway.partition("/")
-        return ClusterOptions(gateway, namespace, self._cluster.ingress_class)
+        cluster = self._cluster
+        namespace, _, gateway = cluster.gateway.partition("/")
+        return ClusterOptions(
+            gateway=gateway,
+            gateway_namespace=namespace,
+            ingress_class=cluster.ingress_class,
+            issuer=cluster.issuer,
+            registry=self._context.settings.images.registry,
+            dns_namespaces=cluster.dns_namespaces,
+            metrics_namespace=cluster.metrics_namespace,
+            cluster_networks=cluster.networks,
+            keda_namespace=cluster.keda_namespace,
+        )
+
+    @property
+    def serves_hosts(self) -> bool:
+        """Whether the settings name what takes requests by host name."""
+        return bool(self._cluster.gateway or self._cluster.ingress_class)
+
+    def read_domains(self) -> None:
+        """Read the domains again. Raises RecordsError."""
+        self._domains.refresh()
+
+    def list_domains(self, workloads: Collection[Key]) -> Iterator[tuple[Domain, list[Key]]]:
+        """The domains that lead to ``workloads``, with these."""
+        return self._domains.leading_to(workloads)
+
+    def table_of(self, key: Key) -> RouteTable:
+        """The routes to a workload as it was rendered last; none before that."""
+        return self._tables.get(key, RouteTable())
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
@@ -124,11 +167,13 @@ class DesiredObjects:
         key, settings = applied.key, self._context.settings
         workload = msgspec.json.decode(applied.body, type=Workload)
         spec = workload.spec
+        self._check_volumes(key, spec)
         running = self.find_running(key)
         version = self.version_of(applied, running)
         template = self._builder.of(key, spec, version, applied.digest)
         sentences = recorded_sentences(str(key.kind), applied.body)
         template = msgspec.structs.replace(template, unmodelled=sentences)
+        self._check_images(spec)
         restarts, mark = self._count_restarts(key, running)
         namespace = self.namespace_of(key.gvc)
         inputs = WorkloadInputs(
@@ -143,6 +188,7 @@ class DesiredObjects:
             restarts=mark,
             body=applied.body,
             volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
+            routes=self._find_routes(template),
             pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
         )
         objects = [self._token_secret(inputs), *render_workload(inputs)]
@@ -150,7 +196,7 @@ class DesiredObjects:
             with_annotation(item, RESTARTS, f"{restarts}/{mark}") if id_of(item).kind in RUNS else item
             for item in objects
         ]
-        self._limitations[key] = (applied.digest, (*sentences, *list_limitations(inputs)))
+        self._limitations[key] = (applied.digest, list_limitations(inputs))
         return RenderedWorkload(template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
 
     def limitations(self, record: Record) -> tuple[str, ...]:
@@ -164,8 +210,10 @@ class DesiredObjects:
         return sentences
 
     def find_running(self, key: Key) -> MirroredObject | None:
-        """The object that runs a workload."""
-        return next((item for item in self._mirror.of_key(key) if item.id.kind in RUNS), None)
+        """The object that runs a workload; one that is suspended may have none, and then another lists the rest."""
+        items = self._mirror.of_key(key)
+        running = next((item for item in items if item.id.kind in RUNS), None)
+        return running or next((item for item in items if OBJECTS in item.annotations), None)
 
     def version_of(self, applied: AppliedResource, running: MirroredObject | None) -> int:
         """The version to apply: a cluster that runs the very same already keeps its own, as after a loss of records."""
@@ -188,6 +236,7 @@ class DesiredObjects:
         """A workload is deleted: one of its name gets another token."""
         self._new_tokens.pop(key, None)
         self._limitations.pop(key, None)
+        self._tables.pop(key, None)
 
     def _token_secret(self, inputs: WorkloadInputs) -> KubeObject:
         content = base64.b64encode(inputs.token.encode()).decode()
@@ -195,6 +244,40 @@ class DesiredObjects:
             inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
+
+    def _check_volumes(self, key: Key, spec: Specification) -> None:
+        """Raise EngineError if a volume set has volumes of another workload: a claim belongs to one for good."""
+        for name in mounted_volumesets(spec):
+            ours = f"{claim_template_name(name)}-{workload_name(key.name)}-"
+            volumeset = Key(Kind.VOLUMESET, key.gvc, name)
+            claims = [item.id.name for item in self._mirror.of_key(volumeset) if item.id.kind is CLAIM]
+            strange = sorted(claim for claim in claims if not claim.startswith(ours))
+            if strange:
+                message = (
+                    f"{volumeset} has volumes of another workload, such as {strange[0]}: on a cluster a volume stays "
+                    "with its workload; copy the data, or delete those volumes"
+                )
+                raise EngineError(message, reason=Reason.VOLUME_IN_USE, retry=False)
+
+    def _check_images(self, spec: Specification) -> None:
+        """Raise ImageError for an image that ``images.allowed`` does not permit."""
+        images = self._context.settings.images
+        for container in spec.containers:
+            full = resolve_image(container.image, self._context.settings.org, images.registry)
+            check_permission(parse_reference(full, "", ""), images.patterns)
+
+    def _find_routes(self, template: ReplicaTemplate) -> WorkloadRoutes:
+        """The routes to one workload. Those to others make no difference to them."""
+        key, served = template.desired.key, read_served(template)
+        if served is None or not self.serves_hosts:
+            self._tables.pop(key, None)
+            return NO_ROUTES
+        domains = tuple(domain for domain, _ in self._domains.leading_to({key}))
+        gvcs = {key.gvc: read_gvc_routing(self._context.records, key.gvc, template.env_context.alias)}
+        endpoint_domain = self._context.settings.endpoint_domain
+        table = build_table(RoutingInput(self._context.location, endpoint_domain, (served,), gvcs, domains))
+        self._tables[key] = table
+        return select_routes(table).get(key, NO_ROUTES)
 
     def _volume_sets(self, gvc: str, names: Sequence[str]) -> Mapping[str, VolumeSetSpecification]:
         records = {name: self._claims.record(Key(Kind.VOLUMESET, gvc, name)) for name in names}

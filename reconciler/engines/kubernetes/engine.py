@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
 from reconciler.engines.context import EngineContext
+from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.kubernetes.applying import ObjectApplier, Owner
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
@@ -24,6 +26,7 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.commands import ClusterCommands
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
+from reconciler.engines.kubernetes.domains import report_domains
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
@@ -46,6 +49,8 @@ ENGINE = "kubernetes"
 MAX_EVENTS = 1000
 NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
 """Kinds without which nothing can be concluded about workloads."""
+TIMES_SECONDS = 5.0
+"""Seconds between two looks for a status that changes by itself."""
 SETTLE_SECONDS = 0.05
 """Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
 
@@ -82,6 +87,7 @@ class KubernetesEngine:
         self._opening = asyncio.Lock()
         self._open_requested = False
         self._works = False
+        self._to_sweep: set[Key] = set()
         self._refresh_due = asyncio.Event()
         self._working: list[asyncio.Task[None]] = []
 
@@ -102,9 +108,10 @@ class KubernetesEngine:
             self._works = True
 
     async def _take_over(self) -> None:
+        self._desired.read_domains()
         served = await self._discover()
         await self._mirror.follow([*ALWAYS_SERVED, *served])
-        self._working = [asyncio.create_task(self._refresh_workloads())]
+        self._working = [asyncio.create_task(self._refresh_workloads()), asyncio.create_task(self._watch_times())]
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
         self._note_change(None)
@@ -139,7 +146,8 @@ class KubernetesEngine:
         return f"the kubernetes engine of {self._context.location}"
 
     def refresh(self) -> None:
-        """Apply workloads again whose variables, secrets or restarts are not the newest."""
+        """Apply workloads again whose secrets, variables, domains or restarts changed. Raises RecordsError."""
+        self._desired.read_domains()
         self._refresh_due.set()
 
     def news(self) -> list[EngineEvent]:
@@ -190,6 +198,30 @@ class KubernetesEngine:
             # What one client cannot reach, another one may: the commands of people ask without an open engine.
             raise error
 
+    async def _watch_times(self) -> None:
+        """Report workloads whose status changes although the cluster does not, until cancelled."""
+        while True:
+            due, soon = self._observer.take_due()
+            for key in due:
+                self._note_change(key)
+            await self._sweep()
+            wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
+            await self._context.clock.sleep(min(max(wait, SETTLE_SECONDS), TIMES_SECONDS))
+
+    async def _sweep(self) -> None:
+        """Delete Secrets of former versions, once no pod has them."""
+        for key in list(self._to_sweep):
+            with contain_bugs(f"sweep of {key}"), suppress(EngineError):
+                if not await self._applier.sweep(key):
+                    self._to_sweep.discard(key)
+
+    def domains(self) -> Mapping[Key, DomainReport] | None:
+        """What is served of the domains that lead to workloads here; None until the cluster is known."""
+        if not self._works:
+            return None
+        keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
+        return report_domains(self._context.location, keys, self._desired, self._mirror)
+
     def replica_counts(self) -> ReplicaCounts:
         """The number of pods that run and that are wanted."""
         return self._observer.replica_counts() if self._works else ReplicaCounts()
@@ -231,6 +263,7 @@ class KubernetesEngine:
         rendered = self._desired.render_workload(applied)
         if await self._applier.apply(applied.key, rendered.objects, adopt=rendered.adopt):
             self._note_change(applied.key)
+            self._to_sweep.add(applied.key)
         await self._applier.prune(applied.key, rendered.objects)
         return rendered.template.desired.version
 

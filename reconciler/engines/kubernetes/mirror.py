@@ -27,6 +27,8 @@ FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 STALE_SECONDS = 120.0
 """Seconds without a working watch after which nothing is concluded from what it showed."""
 
+_REPLICAS = b'"f:replicas"'
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -58,7 +60,8 @@ class MirroredObject(msgspec.Struct, frozen=True):
     """An object as the cluster has it; ``content`` is its JSON without the managers of fields.
 
     ``fields`` is a hash of the fields that this program applied and that no other has changed since, "" if there are
-    none. ``key`` is the resource that it belongs to, None if it names none.
+    none. ``key`` is the resource that it belongs to, None if it names none. ``managers`` have set fields;
+    ``owns_replicas``: this program has set the number of its replicas.
     """
 
     id: ObjectId
@@ -70,11 +73,14 @@ class MirroredObject(msgspec.Struct, frozen=True):
     fields: str
     ending: bool
     content: bytes
+    managers: tuple[str, ...] = ()
+    owns_replicas: bool = False
 
     def decode(self) -> KubeObject:
-        """The whole object."""
+        """The whole object, with its kind, which the items of a list lack."""
+        kind = self.id.kind
         value: KubeObject = msgspec.json.decode(self.content)
-        return value
+        return {"apiVersion": kind.api_version, "kind": kind.kind, **value}
 
 
 def hash_fields(managers: Iterable[ManagedFields] | None) -> str:
@@ -84,7 +90,7 @@ def hash_fields(managers: Iterable[ManagedFields] | None) -> str:
     none of defaults, autoscalers and injected parts.
     """
     for entry in managers or ():
-        if entry.manager == FIELD_MANAGER and entry.operation == "Apply" and not entry.subresource:
+        if _is_applied(entry):
             plain = _encode(msgspec.json.decode(entry.fields))
             return blake2b(plain, digest_size=12).hexdigest()
     return ""
@@ -108,7 +114,13 @@ def mirror_object(kind: ObjectKind, content: bytes) -> MirroredObject:
         hash_fields(metadata.managed_fields),
         bool(metadata.deletion_timestamp),
         content,
+        tuple(entry.manager for entry in metadata.managed_fields or ()),
+        any(_REPLICAS in bytes(entry.fields) for entry in metadata.managed_fields or () if _is_applied(entry)),
     )
+
+
+def _is_applied(entry: ManagedFields) -> bool:
+    return entry.manager == FIELD_MANAGER and entry.operation == "Apply" and not entry.subresource
 
 
 def _parse_key(text: str) -> Key | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import ObjectApplier
+from reconciler.engines.kubernetes.applying import RUNS, ObjectApplier
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
@@ -22,11 +22,11 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.desired import DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
-from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION
+from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
-from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
+from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
 from reconciler.engines.protocol import Observation, ReplicaCounts
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
@@ -67,7 +67,22 @@ class ClusterObserver:
         self._desired = desired
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._events: dict[str, tuple[float, tuple[KubeObject, ...]]] = {}
+        self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
+
+    def take_due(self) -> tuple[set[Key], float | None]:
+        """The workloads whose status changes now by itself, and when the next one does, in seconds since the epoch."""
+        now = self._context.clock.now()
+        due = {key for key, at in self._times.items() if at <= now}
+        for key in due:
+            del self._times[key]
+        return due, min(self._times.values(), default=None)
+
+    def _note_time(self, key: Key, at: float | None) -> None:
+        if at is None:
+            self._times.pop(key, None)
+        else:
+            self._times[key] = at
 
     async def observe(self, keys: Iterable[Key]) -> list[Observation]:
         """What exists of ``keys``, with the volume sets of workloads among them. Raises RecordsError."""
@@ -120,10 +135,14 @@ class ClusterObserver:
         digest, version = self._read_marks(key, running)
         if record is None:
             return Observation(key, self._context.location, Health.UNKNOWN, b"{}", digest, version)
-        live = await self._read_live(key, record, running)
-        health, deployment = workload_status(live, self._status_context(key, record))
+        live, context = await self._read_live(key, record, running), self._status_context(key, record)
+        health, deployment = workload_status(live, context)
+        self._note_time(key, next_status_time(live, context))
         if running.ending:
             health = Health.DELETING
+        elif live.primary is None and live.spec.suspended:
+            # Nothing has to run, so nothing exists that could.
+            health = Health.HEALTHY
         return Observation(key, self._context.location, health, _encode(deployment), digest, version)
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
@@ -138,11 +157,12 @@ class ClusterObserver:
         pods = self._decode(key, POD)
         live = LiveWorkload(
             spec=workload_spec(applied, ""),
-            primary=running.decode(),
+            primary=running.decode() if running.id.kind in RUNS else None,
             pods=pods,
             jobs=self._decode(key, JOB),
             claims=tuple(self._claims_of(key, mounted_volumesets(spec))),
             autoscaler=next(iter(self._decode(key, AUTOSCALER)), None),
+            names={format_label(container.name): container.name for container in spec.containers},
         )
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
@@ -166,7 +186,9 @@ class ClusterObserver:
             target=DeploymentTarget(self._context.location, alias, gvc_version, settings.endpoint_domain),
             now=self._context.clock.now(),
             limitations=self._desired.limitations(record),
+            address=f"{workload_name(key.name)}.{self._desired.namespace_of(key.gvc)}.svc",
             created=created,
+            domain_endpoints=self._desired.table_of(key).endpoints.get(key, ()),
             past=past.status.job_executions if past is not None else (),
         )
 
@@ -177,13 +199,15 @@ class ClusterObserver:
         return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
 
     async def _read_events(self, namespace: str) -> tuple[KubeObject, ...]:
-        """The warnings of a namespace. Without them, messages are shorter; nothing else depends on them."""
+        """The events of a namespace. Without them, messages are shorter; nothing else depends on them."""
         now = self._context.clock.monotonic()
         at, events = self._events.get(namespace, (float("-inf"), ()))
         if now - at < EVENTS_SECONDS:
             return events
         try:
-            page = await self._api.list(EVENT, namespace=namespace, fields="type=Warning")
+            page = await self._api.list(
+                EVENT, namespace=namespace, fields="reason!=Scheduled,reason!=Pulled,reason!=Created,reason!=Started"
+            )
         except EngineError:
             return events
         events = tuple(msgspec.json.decode(item) for item in page.items)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 import msgspec
 
 from reconciler.errors import EngineError
+from reconciler.model.image_names import is_allowed
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
@@ -102,6 +104,13 @@ def parse_reference(text: str, org: str, registry: str) -> ImageReference:
             text, "no registry of the org is known: set `images.registry`, or write the registry before the name"
         )
     return _parse_full(f"{registry}/{own['name']}", text)
+
+
+def check_permission(reference: ImageReference, patterns: Sequence[str]) -> None:
+    """Raise ImageError, reason ImageNotAllowed, if none of ``patterns`` (``images.allowed``) fits; (): any image."""
+    if not is_allowed(reference.name, patterns):
+        message = f"the image {reference} is not allowed: no pattern of `images.allowed` in the settings fits it"
+        raise ImageError(message, reason=Reason.IMAGE_NOT_ALLOWED, retry=False)
 
 
 def _parse_full(full: str, text: str) -> ImageReference:

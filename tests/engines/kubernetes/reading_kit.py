@@ -9,7 +9,13 @@ from typing import Any
 
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.engines.kubernetes.rendering.inputs import ObjectOwner
-from reconciler.engines.kubernetes.rendering.names import VERSION, build_annotations, build_labels, build_pod_labels
+from reconciler.engines.kubernetes.rendering.names import (
+    KEY,
+    VERSION,
+    build_annotations,
+    build_labels,
+    build_pod_labels,
+)
 from reconciler.engines.reading import LogLine, LogSelection
 from reconciler.logql.parser import parse_log_query
 from reconciler.model.key import Key, Kind
@@ -41,11 +47,12 @@ def namespace_of(gvc: str, location: str = "here", instance: str = ORG) -> dict[
 
 def pod_of(key: Key, name: str, containers: Sequence[str] = ("main",), location: str = "here") -> dict[str, Any]:
     """A pod of a workload, as it is rendered."""
-    labels = {**build_pod_labels(own(key, location), ORG), VERSION: "3"}
+    owner = own(key, location)
+    labels = {**build_pod_labels(owner, ORG), VERSION: "3"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": key.gvc, "labels": labels},
+        "metadata": {"name": name, "namespace": key.gvc, "labels": labels, "annotations": {KEY: str(key)}},
         "spec": {"containers": [{"name": container, "image": "nginx:1"} for container in containers]},
     }
 

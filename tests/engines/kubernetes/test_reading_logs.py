@@ -24,16 +24,17 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search asks as often as it is asked."""
     monkeypatch.setattr(logs, "POLLS_A_SECOND", 1e9)
     monkeypatch.setattr(logs, "LIST_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "RETRY_SECONDS", 0.0)
 
 
 def search(cluster: ReadCluster, query: str = "") -> ClusterLogSearch:
     return cluster.reader.search_logs(select(query) if query else EVERYTHING)
 
 
-def more(found: ClusterLogSearch) -> list[LogLine]:
+def more(log_search: ClusterLogSearch) -> list[LogLine]:
     """The new lines, after a look for new pods."""
-    found._next_list = 0.0
-    return found.more()
+    log_search._next_list = 0.0
+    return log_search.more()
 
 
 def test_streams_are_the_containers_that_have_a_log(cluster: ReadCluster) -> None:
@@ -90,11 +91,11 @@ def test_a_selection_takes_streams_and_lines(cluster: ReadCluster) -> None:
     for name in ("web-1", "web-2"):
         cluster.add_pod(name)
         cluster.write(name, "12:00:00", f"{name} starts", f"{name} error")
-    found = search(cluster, '{replica="web-2"} |= "error"')
+    log_search = search(cluster, '{replica="web-2"} |= "error"')
     cluster.server.clear_requests()
-    assert texts_of(found.backward()) == [b"web-2 error"]
+    assert texts_of(log_search.backward()) == [b"web-2 error"]
     cluster.write("web-2", "12:00:01", "fine", "error again")
-    assert texts_of(more(found)) == [b"error again"]
+    assert texts_of(more(log_search)) == [b"error again"]
     assert not [request for request in cluster.server.requests if "web-1/log" in request.path]
 
 
@@ -138,9 +139,9 @@ def test_a_container_that_waits_for_its_restart_shows_its_last_run_once(cluster:
     cluster.add_pod("web-1", status=running(restarts=1))
     for previous in (True, False):
         cluster.write("web-1", "12:00:00", "first", "failed", previous=previous)
-    found = search(cluster)
-    assert texts_of(found.backward()) == [b"failed", b"first"]
-    assert more(found) == []
+    log_search = search(cluster)
+    assert texts_of(log_search.backward()) == [b"failed", b"first"]
+    assert more(log_search) == []
 
 
 def test_new_lines_come_once(cluster: ReadCluster) -> None:
@@ -148,63 +149,63 @@ def test_new_lines_come_once(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
     cluster.write("web-1", "12:00:00", "old")
     cluster.write("web-1", "12:00:00.5", "tick", "tick")
-    found = search(cluster)
-    assert more(found) == []
+    log_search = search(cluster)
+    assert more(log_search) == []
     cluster.write("web-1", "12:00:00.5", "tick", "tock")
-    assert texts_of(more(found)) == [b"tick", b"tock"]
-    assert more(found) == []
+    assert texts_of(more(log_search)) == [b"tick", b"tock"]
+    assert more(log_search) == []
     cluster.write("web-1", "12:00:00.5", "tock")
     cluster.write("web-1", "12:00:07", "later")
-    assert texts_of(more(found)) == [b"tock", b"later"]
-    assert texts_of(found.backward()) == [b"tick", b"tick", b"old"]
+    assert texts_of(more(log_search)) == [b"tock", b"later"]
+    assert texts_of(log_search.backward()) == [b"tick", b"tick", b"old"]
 
 
 def test_an_earlier_time_behind_a_later_one_is_new_too(cluster: ReadCluster) -> None:
     """Two outputs of a container can have times in another order than their lines."""
     cluster.add_pod("web-1")
     cluster.write("web-1", "12:00:00.9", "out")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:00.8", "err")
-    assert texts_of(more(found)) == [b"err"]
+    assert texts_of(more(log_search)) == [b"err"]
     cluster.write("web-1", "12:00:01", "out again")
-    assert texts_of(more(found)) == [b"out again"]
+    assert texts_of(more(log_search)) == [b"out again"]
     assert texts_of(search(cluster).backward()) == [b"out again", b"out", b"err"]
 
 
 def test_new_pods_and_new_runs_are_followed(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
     cluster.write("web-1", "12:00:00", "one")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:01", "last words")
     cluster.restart("web-1")
     cluster.add_pod("web-2")
     cluster.write("web-2", "12:00:02", "another")
     cluster.write("web-1", "12:00:03", "again")
-    assert texts_of(more(found)) == [b"last words", b"another", b"again"]
+    assert texts_of(more(log_search)) == [b"last words", b"another", b"again"]
     cluster.server.delete("Pod", "web-2", "shop")
     cluster.write("web-1", "12:00:04", "still here")
-    assert texts_of(more(found)) == [b"still here"]
+    assert texts_of(more(log_search)) == [b"still here"]
 
 
 def test_a_new_run_without_output_does_not_hide_the_last_words(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
     cluster.write("web-1", "12:00:00", "one")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:01", "last words")
     cluster.restart("web-1")
-    assert texts_of(more(found)) == [b"last words"]
-    assert more(found) == []
+    assert texts_of(more(log_search)) == [b"last words"]
+    assert more(log_search) == []
     cluster.write("web-1", "12:00:02", "again")
-    assert texts_of(more(found)) == [b"again"]
+    assert texts_of(more(log_search)) == [b"again"]
 
 
 def test_a_container_that_crashes_before_its_first_line_is_seen_shows_it(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:01", "no configuration")
     cluster.restart("web-1")
-    assert texts_of(more(found)) == [b"no configuration"]
-    assert more(found) == []
+    assert texts_of(more(log_search)) == [b"no configuration"]
+    assert more(log_search) == []
 
 
 def test_lines_after_a_rotation_are_new(cluster: ReadCluster) -> None:
@@ -212,21 +213,21 @@ def test_lines_after_a_rotation_are_new(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
     cluster.write("web-1", "12:00:00.1", "one")
     cluster.write("web-1", "12:00:00.2", "two")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.server.pods.source("shop", "web-1", "main").lines.clear()
     cluster.write("web-1", "12:00:00.3", "three")
-    assert texts_of(more(found)) == [b"three"]
-    assert more(found) == []
+    assert texts_of(more(log_search)) == [b"three"]
+    assert more(log_search) == []
 
 
 def test_an_answer_that_is_cut_loses_and_repeats_nothing(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with many new lines at once."""
     monkeypatch.setattr(log_pages, "NEW_BYTES", 1000)
     cluster.add_pod("web-1")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:00", *(f"line {number}" for number in range(200)))
     shown: list[bytes] = []
-    while new := texts_of(more(found)):
+    while new := texts_of(more(log_search)):
         assert len(new) < 100
         shown += new
     assert shown == [f"line {number}".encode() for number in range(200)]
@@ -234,26 +235,26 @@ def test_an_answer_that_is_cut_loses_and_repeats_nothing(cluster: ReadCluster, m
 
 def test_an_answer_that_breaks_off_loses_nothing(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.write("web-1", "12:00:00", *(f"line {number}" for number in range(50)))
     cluster.server.cut("GET */pods/web-1/log")
-    assert more(found) == []
-    assert len(more(found)) == 50
+    assert more(log_search) == []
+    assert len(more(log_search)) == 50
 
 
 def test_a_cluster_that_stays_away_is_an_error(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short absence is none."""
     cluster.add_pod("web-1")
-    found = search(cluster)
+    log_search = search(cluster)
     cluster.server.stop()
-    assert more(found) == []
+    assert more(log_search) == []
     cluster.server.start()
     cluster.write("web-1", "12:00:00", "here again")
-    assert texts_of(more(found)) == [b"here again"]
+    assert texts_of(more(log_search)) == [b"here again"]
     cluster.server.stop()
     monkeypatch.setattr(logs, "PATIENCE_SECONDS", -1.0)
     with pytest.raises(EngineError, match="does not answer"):
-        more(found)
+        more(log_search)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502])
@@ -263,12 +264,12 @@ def test_a_pod_whose_log_cannot_be_read_hides_no_other(cluster: ReadCluster, sta
         cluster.write(name, "12:00:00", name)
     message = 'container "main" in pod "web-1" is waiting to start: ContainerCreating'
     cluster.server.fail("GET */pods/web-1/log", status, times=-1, message=message)
-    found = search(cluster)
-    assert texts_of(found.backward()) == [b"web-2"]
+    log_search = search(cluster)
+    assert texts_of(log_search.backward()) == [b"web-2"]
     cluster.write("web-2", "12:00:01", "more")
-    assert texts_of(more(found)) == [b"more"]
+    assert texts_of(more(log_search)) == [b"more"]
     cluster.server.heal()
-    assert texts_of(more(found)) == [b"web-1"]
+    assert texts_of(more(log_search)) == [b"web-1"]
 
 
 def test_a_node_that_is_silent_hides_no_other(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,11 +292,11 @@ def test_a_missing_right_is_reported(cluster: ReadCluster) -> None:
 def test_many_containers_are_asked_less_often(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "POLLS_A_SECOND", 0.001)
     cluster.add_pod("web-1")
-    found = search(cluster)
-    assert found.more() == []
+    log_search = search(cluster)
+    assert log_search.more() == []
     cluster.server.clear_requests()
     begin = time.monotonic()
-    assert found.more() == []
+    assert log_search.more() == []
     assert cluster.server.requests == []
     assert time.monotonic() - begin < 1
 

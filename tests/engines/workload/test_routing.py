@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.routing.router import unserved_ingress
+from reconciler.engines.host.dataplane.unserved_routes import unserved_ingress
 from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.workload.routing.table import HostEntry, RouteRule, RouteTarget, normalize_host
 from reconciler.model.key import Key, Kind

@@ -118,10 +118,12 @@ async def _stream_lines(
     container: Container, lines: list[tuple[str, str]], query: Mapping[str, str], follow: bool
 ) -> AsyncIterator[bytes]:
     """The lines that ``query`` asks for."""
-    since = query.get("sinceTime", "")
+    since = datetime.fromisoformat(query.get("sinceTime", "1970-01-01T00:00:00Z"))
     if seconds := query.get("sinceSeconds"):
-        since = (datetime.now(UTC) - timedelta(seconds=float(seconds))).strftime("%Y-%m-%dT%H:%M:%S")
-    start = next((number for number, (time, _) in enumerate(lines) if time >= since), len(lines))
+        since = datetime.now(UTC) - timedelta(seconds=float(seconds))
+    # As texts, a time with a fraction of a second is before one without.
+    times = (datetime.fromisoformat(time) for time, _ in lines)
+    start = next((number for number, time in enumerate(times) if time >= since), len(lines))
     if tail := query.get("tailLines"):
         start = max(start, len(lines) - int(tail))
     left = int(query.get("limitBytes", 1 << 40))

@@ -6,15 +6,18 @@ import asyncio
 import gzip
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.kubernetes.fake import errors, lists
@@ -59,7 +62,10 @@ class CutResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers of the whole and a part of the body."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self._sent, "more_body": False})
+        await send({"type": "http.response.body", "body": self._sent, "more_body": True})
+        scope["state"]["transport"].close()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 class Protocol(HttpToolsProtocol):
@@ -77,7 +83,11 @@ def make_application(state: State) -> Starlette:
     """The application that serves ``state``."""
     endpoint = Endpoint(state)
     methods = [*VERBS, "HEAD", "OPTIONS"]
-    return Starlette(routes=[Route("/{path:path}", endpoint.answer, methods=methods)])
+    routes = [
+        Route("/{path:path}", endpoint.answer, methods=methods),
+        WebSocketRoute("/{path:path}", endpoint.open_session),
+    ]
+    return Starlette(routes=routes)
 
 
 class Endpoint:
@@ -102,8 +112,25 @@ class Endpoint:
         except Exception as error:
             entry.error = repr(error)
             raise
+        response.headers["date"] = formatdate(time.time() + self._state.operations.skew, usegmt=True)
         entry.status = response.status_code
         return response
+
+    async def open_session(self, socket: WebSocket) -> None:
+        """Run a session in a pod, or refuse the handshake."""
+        target = find_target(self._state, socket.url.path)
+        try:
+            self._check_token(socket)
+            if target is None or target.subresource != "exec":
+                raise errors.page_not_found(text=True)
+            place = (target.resource, target.namespace, target.name)
+            self._state.authorizer.check("create", *place, target.subresource)
+            if self._state.storage.find(*place) is None:
+                raise errors.not_found(target.resource, target.name)
+        except ApiError as error:
+            await socket.send_denial_response(error_response(error))
+            return
+        await self._state.sessions.run(socket, f"{target.namespace}/{target.name}")
 
     async def _respond(
         self, request: Request, verb: str, target: Target | None, body: bytes, fault: Fault | None
@@ -139,7 +166,7 @@ class Endpoint:
         if fault.drop:
             request.scope["state"]["transport"].abort()
 
-    def _check_token(self, request: Request) -> None:
+    def _check_token(self, request: HTTPConnection) -> None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if request.url.path in HEALTH:
             return
@@ -224,7 +251,8 @@ class Endpoint:
         self._state.operations.get(call._replace(subresource=""))
         source = self._state.pods.log_of(call.namespace, call.name, call.query)
         if call.query.get("follow") != "true":
-            return PlainTextResponse(source.text()) if cut is None else CutResponse(source.text(), cut)
+            response = PlainTextResponse(source.text())
+            return response if cut is None else CutResponse(response, cut)
         return StreamingResponse(source.follow(self._state.notifier()), media_type="text/plain")
 
 

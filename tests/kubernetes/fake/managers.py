@@ -121,6 +121,12 @@ def set_owners(value: Object, entries: list[Object]) -> None:
         metadata["managedFields"] = entries
 
 
+def has_owner(value: Object, path: fields.Path) -> bool:
+    """Whether a manager owns the field at ``path``."""
+    owners = read_owners(value["metadata"].get("managedFields") or [])
+    return any(path in owned.paths for owned in owners.values())
+
+
 class Tracker(NamedTuple):
     """Tracks the fields of objects of one type.
 
@@ -135,6 +141,8 @@ class Tracker(NamedTuple):
     def update(self, live: Object, new: Object, manager: Manager, now: str) -> list[Object]:
         """``managedFields`` after a write of ``new``; ``live`` is empty for an object that is created."""
         owners = owners_of(live, new)
+        if live and not owners:
+            return []  # what was never tracked is not tracked by an update
         old = without_owners(live) if live else self.skeleton
         comparison = fields.compare_values(self.node, old, without_owners(new))
         owners = self._release(owners, manager, comparison, force=True)
@@ -168,6 +176,9 @@ class Tracker(NamedTuple):
         force: bool,
     ) -> Object:
         owners = owners_of(live, {})
+        if live and not owners:
+            first = Manager("before-first-apply", "Update", manager.api_version)
+            owners = read_owners(self.update({}, without_owners(live), first, now))
         before = owners.get(manager.identity, Ownership(set(), manager.api_version, ""))
         old = without_owners(live)
         paths = self._owned(fields.fields_in(self.node, applied))

@@ -143,7 +143,7 @@ def unknown_fields(node: Node, value: Any, path: str = "") -> list[str]:
     if node.form == "list" and isinstance(value, list):
         parts = enumerate(value)
         return [
-            each for number, item in parts for each in unknown_fields(element_node(node), item, f"{path}[{number}]")
+            below for number, item in parts for below in unknown_fields(element_node(node), item, f"{path}[{number}]")
         ]
     if not isinstance(value, dict):
         return []
@@ -175,10 +175,19 @@ def unreadable_field(node: Node, value: Any, path: str = "", owner: str = "") ->
         parts = ((fields[key].node, item, key) for key, item in value.items() if key in fields)
         texts = (unreadable_field(inner, item, f"{path}.{key}".lstrip("."), name) for inner, item, key in parts)
         return next(filter(None, texts), "")
+    if node.name == "bytes" and isinstance(value, str):
+        return _unreadable_base64(value)
     expected = GO_TYPES.get(node.name, "") if node.form == "scalar" else node.form
     if not expected or (isinstance(value, READABLE[expected]) and (expected == "bool" or not isinstance(value, bool))):
         return ""
     return f"cannot unmarshal {_json_type(value)} into Go struct field {owner}.{path} of type {expected}"
+
+
+def _unreadable_base64(text: str) -> str:
+    good = re.match(r"[A-Za-z0-9+/]*", text)
+    at = good.end() if good else 0
+    whole = len(text) % 4 == 0 and text[at:] in ("", "=", "==")
+    return "" if whole else f"illegal base64 data at input byte {at}"
 
 
 GO_TYPES = {"string": "string", "int": "int32", "bool": "bool"}

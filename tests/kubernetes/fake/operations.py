@@ -22,8 +22,8 @@ from tests.kubernetes.fake.changes import (
     tracker_of,
 )
 from tests.kubernetes.fake.defaults import fill_defaults
-from tests.kubernetes.fake.errors import Object, Resource
-from tests.kubernetes.fake.managers import Manager, check_applied, manager_name, set_owners
+from tests.kubernetes.fake.errors import Cause, Object, Resource
+from tests.kubernetes.fake.managers import Manager, check_applied, has_owner, manager_name, set_owners
 from tests.kubernetes.fake.objects import normal_form, unknown_fields, unreadable_field
 from tests.kubernetes.fake.patches import json_patch, merge_patch, strategic_merge_patch
 from tests.kubernetes.fake.storage import Storage
@@ -33,6 +33,7 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+MOST_MANAGER_BYTES = 128
 UNCONDITIONAL = frozenset({"PodDisruptionBudget"})
 """Built-in kinds whose updates need a resourceVersion, as those of custom kinds do."""
 
@@ -186,6 +187,11 @@ class Operations:
         if not call.query.get("fieldManager"):
             cause = validation.required("fieldManager", "is required for apply patch")
             raise errors.invalid(Resource("meta.k8s.io", "v1", "", "PatchOptions"), "", [cause])
+        if len(call.query["fieldManager"]) > MOST_MANAGER_BYTES:
+            cause = Cause(
+                "FieldValueTooLong", f"Too long: may not be more than {MOST_MANAGER_BYTES} bytes", "fieldManager"
+            )
+            raise errors.invalid(Resource("meta.k8s.io", "v1", "", "PatchOptions"), "", [cause])
         metadata = applied.setdefault("metadata", {})
         if metadata.setdefault("name", call.name) != call.name:
             raise errors.bad_request(
@@ -234,7 +240,7 @@ class Operations:
         try:
             fields.check_types(node, applied)
         except fields.TypeMismatch as error:
-            kind = f"{call.resource.api_version}, Kind={call.resource.kind}"
+            kind = f"{call.resource.group}/{call.resource.version}, Kind={call.resource.kind}"
             raise errors.ApiError(500, "", f"failed to create typed patch object ({name}; {kind}): {error}") from None
 
     def _manager(self, call: Call, operation: str) -> Manager:
@@ -263,7 +269,9 @@ class Operations:
                 text = _refuse_body(call.resource, call.resource.kind, text)
             raise errors.bad_request(text)
         if why := unreadable_field(node, value):
-            raise errors.bad_request(_refuse_body(call.resource, call.resource.kind, f"json: {why}"))
+            raise errors.bad_request(
+                _refuse_body(call.resource, call.resource.kind, why if why.startswith("illegal") else f"json: {why}")
+            )
         return value, tuple(unknown) if validation_mode == "Warn" else ()
 
     def _check_kind(self, resource: Resource, value: Object) -> None:
@@ -337,8 +345,10 @@ class Operations:
             self._admission.allocate(new, live)
         if manager:
             tracker = tracker_of(call.resource, call.subresource)
-            now = "" if call.subresource == "scale" else self.now()
-            set_owners(new, tracker.update(live, new, manager, now))
+            if call.subresource != "scale":
+                set_owners(new, tracker.update(live, new, manager, self.now()))
+            elif has_owner(live, ("f:spec", "f:replicas")):
+                set_owners(new, tracker.update(live, new, manager, ""))
         if not call.subresource:
             new = self._admit(call, new)
         validation.check_object(call.resource, new)

@@ -81,7 +81,9 @@ class Resources:
     """The resources that are served now; tests add and remove those of operators."""
 
     def __init__(self) -> None:
-        self._resources = {(each.group, each.version, each.plural): each for each in built_in_resources()}
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        for resource in built_in_resources():
+            self.add(resource)
 
     def __iter__(self) -> Iterator[Resource]:
         return iter([*self._resources.values()])
@@ -92,7 +94,7 @@ class Resources:
 
     def of_kind(self, kind: str, group: str | None = None) -> Resource:
         """The resource of a kind; of several groups the first that is served."""
-        return next(each for each in self if each.kind == kind and group in (None, each.group))
+        return next(resource for resource in self if resource.kind == kind and group in (None, resource.group))
 
     def add(self, resource: Resource) -> None:
         """Serve one more."""
@@ -107,9 +109,8 @@ class Resources:
         parts = path.strip("/").split("/")
         if parts[:2] == ["api", "v1"]:
             return True
-        return (
-            len(parts) > 2 and parts[0] == "apis" and any(each.group == parts[1] and not each.custom for each in self)
-        )
+        groups = {resource.group for resource in self if not resource.custom}
+        return len(parts) > 2 and parts[0] == "apis" and parts[1] in groups
 
     def define(self, definition: Object) -> list[Resource]:
         """Serve the versions of a CustomResourceDefinition."""
@@ -134,18 +135,18 @@ class Resources:
         if path.strip("/") == "apis":
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": self._groups()}
         if parts[0] == "apis" and len(parts) == 2:
-            group = next((each for each in self._groups() if each["name"] == parts[1]), None)
-            return group and {"kind": "APIGroup", "apiVersion": "v1", **group}
+            entry = next((group for group in self._groups() if group["name"] == parts[1]), None)
+            return entry and {"kind": "APIGroup", "apiVersion": "v1", **entry}
         if (parts[0], len(parts)) in (("api", 2), ("apis", 3)):
-            group = parts[1] if parts[0] == "apis" else ""
-            return _resource_list(each for each in self if (each.group, each.version) == (group, parts[-1]))
+            version = ("" if parts[0] == "api" else parts[1], parts[-1])
+            return _resource_list(resource for resource in self if (resource.group, resource.version) == version)
         return None
 
     def _groups(self) -> list[Object]:
         versions: dict[str, list[str]] = {}
-        for each in self:
-            if each.group and each.version not in versions.setdefault(each.group, []):
-                versions[each.group].append(each.version)
+        for resource in self:
+            if resource.group and resource.version not in versions.setdefault(resource.group, []):
+                versions[resource.group].append(resource.version)
         groups = []
         for name, listed in versions.items():
             entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in listed]
@@ -156,9 +157,9 @@ class Resources:
 def _resource_list(resources: Iterable[Resource]) -> Object | None:
     entries: list[Object] = []
     version = ""
-    for each in resources:
-        version = each.api_version
-        entries += _entries(each)
+    for resource in resources:
+        version = resource.api_version
+        entries += _entries(resource)
     body: Object = {"kind": "APIResourceList", "groupVersion": version, "resources": entries}
     if "/" in version:
         body["apiVersion"] = "v1"  # the server leaves it out of the list of the core group

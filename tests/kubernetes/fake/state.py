@@ -14,6 +14,7 @@ from tests.kubernetes.fake.faults import Faults
 from tests.kubernetes.fake.operations import Operations, make_call
 from tests.kubernetes.fake.pods import Pods
 from tests.kubernetes.fake.resources import Resources
+from tests.kubernetes.fake.sessions import Sessions
 from tests.kubernetes.fake.storage import Storage
 
 USER = "system:serviceaccount:reconciler:reconciler"
@@ -78,6 +79,7 @@ class State:
         self.authorizer = Authorizer(USER)
         self.faults = Faults()
         self.pods = Pods()
+        self.sessions = Sessions()
         self.tokens = {TOKEN}
         self.requests: list[LoggedRequest] = []
         self.half_open = False

@@ -90,11 +90,11 @@ class Storage:
             return value
 
     def _index(self, resource: Resource, kind: str, value: Object, old: Object | None) -> None:
-        place = (_key(resource), name_of(value))
+        key_and_name = (_key(resource), name_of(value))
         for uid in _owner_uids(old) if old else ():
-            self._dependents[uid].discard(place)
+            self._dependents[uid].discard(key_and_name)
         for uid in _owner_uids(value) if kind != "DELETED" else ():
-            self._dependents[uid].add(place)
+            self._dependents[uid].add(key_and_name)
 
     def compact(self) -> None:
         """Forget the history: older revisions are expired."""

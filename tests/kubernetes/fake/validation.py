@@ -17,6 +17,7 @@ _SERVICE = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 _QUALIFIED = re.compile(r"^(([a-z0-9]([-a-z0-9.]*[a-z0-9])?)/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+_CONFIG_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
 _PATH_SEGMENT = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 
 LABEL_TEXT = (
@@ -33,6 +34,16 @@ SERVICE_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+KEY_TEXT = (
+    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
+    "(e.g. 'example.com/MyName')"
 )
 VALUE_TEXT = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -114,11 +125,13 @@ def _metadata_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
             yield wrong("metadata.name", name, text)
         if len(name) > 63:
             yield wrong("metadata.name", name, "must be no more than 63 characters")
+    elif len(name) > 253:
+        yield wrong("metadata.name", name, "must be no more than 253 characters")
     elif resource.kind not in _PATH_SEGMENT and not _SUBDOMAIN.match(name):
         yield wrong("metadata.name", name, SUBDOMAIN_TEXT)
     for key, text in (metadata.get("labels") or {}).items():
         if not _QUALIFIED.match(key):
-            yield wrong("metadata.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'")
+            yield wrong("metadata.labels", key, KEY_TEXT)
         if len(text) > 63:
             yield wrong("metadata.labels", text, "must be no more than 63 bytes")
         if not _VALUE.match(text):
@@ -240,13 +253,39 @@ def _cron_causes(value: Object) -> Iterator[Cause]:
         yield wrong("metadata.name", value["metadata"]["name"], "must be no more than 52 characters")
 
 
+def _budget_causes(value: Object) -> Iterator[Cause]:
+    if {"minAvailable", "maxUnavailable"} <= value["spec"].keys():
+        yield wrong("spec", value["spec"], "minAvailable and maxUnavailable cannot be both set")
+
+
+def _data_causes(value: Object) -> Iterator[Cause]:
+    for key in value.get("data") or ():
+        if not _CONFIG_KEY.match(key):
+            yield wrong(f"data[{key}]", key, CONFIG_KEY_TEXT)
+
+
+def _secret_causes(value: Object) -> Iterator[Cause]:
+    data = value.get("data") or {}
+    yield from _data_causes(value)
+    required_keys = {
+        "kubernetes.io/dockerconfigjson": [".dockerconfigjson"],
+        "kubernetes.io/tls": ["tls.crt", "tls.key"],
+    }
+    for key in required_keys.get(value.get("type", ""), ()):
+        if key not in data:
+            yield required(f"data[{key}]")
+
+
 CHECKS: dict[str, Callable[[Object], Iterator[Cause]]] = {
+    "ConfigMap": _data_causes,
     "CronJob": _cron_causes,
     "DaemonSet": _workload_causes,
     "Deployment": _workload_causes,
     "HorizontalPodAutoscaler": _autoscaler_causes,
     "PersistentVolumeClaim": _claim_causes,
+    "PodDisruptionBudget": _budget_causes,
     "ReplicaSet": _workload_causes,
+    "Secret": _secret_causes,
     "Service": _service_causes,
     "StatefulSet": _workload_causes,
 }
@@ -363,7 +402,7 @@ def _fixed_pod(live: Object, new: Object) -> Iterator[Cause]:
 
 def _fixed_role(live: Object, new: Object) -> Iterator[Cause]:
     if live.get("roleRef") != new.get("roleRef"):
-        yield wrong("roleRef", new.get("roleRef"), "cannot change roleRef")
+        yield wrong("roleRef", new.get("roleRef"), "field is immutable")
 
 
 CHANGES: dict[str, Callable[[Object, Object], Iterator[Cause]]] = {

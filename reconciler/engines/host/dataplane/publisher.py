@@ -20,13 +20,18 @@ from reconciler.engines.host.dataplane.domains import DomainFacts, report_domain
 from reconciler.engines.host.dataplane.error_log import ErrorLog
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, service_of
-from reconciler.engines.host.dataplane.routing.domains import KnownDomains
-from reconciler.engines.host.dataplane.routing.router import Router, endpoint_without_tls, unserved_ingress
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
 from reconciler.engines.host.dataplane.split import Splits
+from reconciler.engines.host.dataplane.unserved_routes import (
+    endpoint_without_tls,
+    explain_unserved,
+    unserved_ingress,
+)
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.signals import LocationSignals
+from reconciler.engines.workload.routing.domains import KnownDomains
+from reconciler.engines.workload.routing.router import Router
 from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
@@ -261,8 +266,8 @@ class ServicePublisher(LocationPart):
         yield from self.dataplane.limitations(spec)
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)
-            yield from self._router.explain_unserved(
-                spec.key, self.dataplane.route_problems(), self._served_certificates
+            yield from explain_unserved(
+                self._router, spec.key, self.dataplane.route_problems(), self._served_certificates
             )
             if (outside := self._router.table().workloads.get(spec.key)) is not None:
                 yield from endpoint_without_tls(self._served_certificates.without_domain.get(outside.host, ""))

@@ -26,11 +26,15 @@ from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh,
 from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
 from reconciler.engines.host.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver
 from reconciler.engines.protocol import SecretReader
-from reconciler.engines.workload.image_reference import ImageError, ImageReference, parse_reference
+from reconciler.engines.workload.image_reference import (
+    ImageError,
+    ImageReference,
+    check_permission,
+    parse_reference,
+)
 from reconciler.errors import EngineError
-from reconciler.model.image_names import exact_hosts, is_allowed
+from reconciler.model.image_names import exact_hosts
 from reconciler.model.key import Key
-from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings
 
 UNREACHED = re.compile(
@@ -181,10 +185,9 @@ class ImageService:
     def _permit(self, text: str) -> ImageReference:
         """The image that ``text`` names. Raises ImageError if ``images.allowed`` has no pattern for it."""
         reference = self._parse(text)
-        if reference.is_local or is_allowed(reference.name, self._context.settings.patterns):
-            return reference
-        message = f"the image {reference} is not allowed: no pattern of `images.allowed` in the settings fits it"
-        raise ImageError(message, reason=Reason.IMAGE_NOT_ALLOWED, retry=False)
+        if not reference.is_local:
+            check_permission(reference, self._context.settings.patterns)
+        return reference
 
     async def _resolve(
         self, images: WorkloadImages, references: Mapping[str, ImageReference], follow: bool

@@ -59,6 +59,13 @@ class ObjectPage(NamedTuple):
     version: str
 
 
+class AppliedObject(NamedTuple):
+    """An object after an apply; ``created``: it did not exist before."""
+
+    content: KubeObject
+    created: bool
+
+
 class WatchEvent(msgspec.Struct, frozen=True):
     """A line of a watch; ``type`` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, ``object`` is JSON."""
 
@@ -218,17 +225,26 @@ class KubeApi:
                 yield event
 
     async def apply(
-        self, item: KubeObject, target: ObjectId, *, force: bool = False, dry_run: bool = False
-    ) -> KubeObject:
-        """Make the fields of ``item`` as they are there; returns the object as it is then, or would be."""
-        params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        self,
+        item: KubeObject,
+        target: ObjectId,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        manager: str = FIELD_MANAGER,
+    ) -> AppliedObject:
+        """Make the fields of ``item`` as they are there; returns the object as it is then, or would be.
+
+        The fields belong to ``manager`` from then on.
+        """
+        params = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
         headers = {"Content-Type": _APPLY}
-        answer = await self._send(
+        response = await self._exchange(
             "PATCH", target.path, f"apply {target}", params=params, headers=headers, content=_encode(item)
         )
-        return _decode_object(answer)
+        return AppliedObject(_decode_object(response.content), response.status_code == 201)
 
     async def patch(self, target: ObjectId, change: object, *, subresource: str = "") -> KubeObject:
         """Merge ``change`` into an object, or perform its operations if it is a list (RFC 6902)."""
@@ -299,7 +315,11 @@ class KubeApi:
         async with self._stream(path, subject, params, silence) as lines:
             yield lines
 
-    async def _send(
+    async def _send(self, method: str, path: str, subject: str, **options: Any) -> bytes:
+        response = await self._exchange(method, path, subject, **options)
+        return response.content
+
+    async def _exchange(
         self,
         method: str,
         path: str,
@@ -308,14 +328,14 @@ class KubeApi:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
-    ) -> bytes:
+    ) -> httpx2.Response:
         params = {name: value for name, value in (params or {}).items() if value}
         for attempt in range(1, MOST_TRIES + 1):
             await self._budget.take()
             async with self._slots:
                 response = await self._ask(method, path, params=params, headers=headers, content=content)
             if response.status_code < 300:
-                return response.content
+                return response
             wait = _parse_retry_after(response.headers.get("Retry-After", ""))
             error = explain_refusal(response.status_code, response.content, subject, retry_after=wait)
             if error.code != 429 or attempt == MOST_TRIES:

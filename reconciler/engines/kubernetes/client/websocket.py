@@ -23,12 +23,15 @@ _CLOSE_SECONDS = 1.0
 _UNAUTHORIZED = 401
 
 
-class _Connect(connect):
-    """Follows no redirect: the credentials are for this server alone."""
+def _refuse_redirect(_connect: connect, exc: Exception) -> Exception | str:
+    """What is raised for an answer that may redirect: the credentials are for this server alone."""
+    return exc
 
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Every answer is the last one."""
-        return exc
+
+class _Connect(connect):
+    """Follows no redirect."""
+
+    process_redirect = _refuse_redirect
 
 
 async def open_websocket(
@@ -45,7 +48,7 @@ async def open_websocket(
             request: httpx2.Request | None = await anext(flow)
             while request is not None:
                 try:
-                    return await _connect(config, request, protocols)
+                    return await _open_link(config, request, protocols)
                 except InvalidStatus as error:
                     refusal = error.response
                 request = await _log_in_again(flow, httpx2.Response(refusal.status_code, request=request))
@@ -64,7 +67,7 @@ async def _log_in_again(
     return None
 
 
-async def _connect(config: SingleConfig, request: httpx2.Request, protocols: Sequence[str]) -> ClientConnection:
+async def _open_link(config: SingleConfig, request: httpx2.Request, protocols: Sequence[str]) -> ClientConnection:
     secure = config.cluster.server.startswith("https:")
     assert config.user is not None
     context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False) if secure else None

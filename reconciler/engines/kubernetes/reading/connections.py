@@ -24,7 +24,7 @@ ROUND_SECONDS = 8.0
 AT_ONCE = 16
 """Requests of them that wait for an answer at once."""
 
-_FOR_ALL = (Reason.CREDENTIALS_REFUSED, Reason.CLUSTER_FORBIDDEN)
+FOR_ALL = (Reason.CREDENTIALS_REFUSED, Reason.CLUSTER_FORBIDDEN)
 """Reasons that one request has for all others like it."""
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def _read_answers(tasks: Sequence[asyncio.Task[T]]) -> list[T | None]:
         if isinstance(error, EngineError):
             errors.append(error)
         answers.append(task.result() if error is None and not task.cancelled() else None)
-    general = next((error for error in errors if error.reason in _FOR_ALL), None)
+    general = next((error for error in errors if error.reason in FOR_ALL), None)
     if general is not None:
         raise general
     if all(task.cancelled() or task.exception() is not None for task in tasks):

@@ -18,7 +18,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import POD
-from reconciler.engines.kubernetes.reading.connections import ask_cluster, gather_answers
+from reconciler.engines.kubernetes.reading.connections import FOR_ALL, ask_cluster, gather_answers
 from reconciler.engines.kubernetes.reading.log_pages import (
     FIRST_TAIL,
     LogLocator,
@@ -33,12 +33,13 @@ from reconciler.engines.kubernetes.reading.pods import ClusterLocation, Workload
 from reconciler.engines.kubernetes.status.fields import read_items, read_mapping, read_number, read_text
 from reconciler.engines.kubernetes.status.pods import list_parts
 from reconciler.engines.reading import ALWAYS, LogLine, LogSelection, LogSpan, LogStream
-from reconciler.reasons import Reason
 
 POLLS_A_SECOND = 20.0
 """Requests a second for new lines: with more containers, each is asked less often."""
 LIST_SECONDS = 1.0
 """Seconds between two looks for new pods, at least; the time that a look takes is a twentieth of them at most."""
+RETRY_SECONDS = 5.0
+"""Seconds until a cluster that does not answer is asked again."""
 PATIENCE_SECONDS = 60.0
 """Seconds without any answer after which it is an error that there are no new lines."""
 
@@ -70,7 +71,7 @@ class _LineBlock:
         return self._lines if text is None else text.split(b"\n")[:-1]
 
 
-class _Following(msgspec.Struct):
+class _Following(msgspec.Struct, frozen=True):
     """How far the log of a container was read; ``page`` is what it ended with when the search was made.
 
     ``restarts`` is how often the container had restarted then, and ``searched`` what was looked for in its last run.
@@ -131,8 +132,10 @@ class ClusterLogSearch:
             lines = ask_cluster(self._location.cluster, self._read_more)
         except ClusterError as error:
             # Nothing is lost: the next call reads from where the last one ended.
-            if error.reason != Reason.CLUSTER_UNREACHABLE or now - self._answered > PATIENCE_SECONDS:
+            if error.reason in FOR_ALL or now - self._answered > PATIENCE_SECONDS:
                 raise
+            # Logs of other places need not wait for this one.
+            self._next_poll = time.monotonic() + RETRY_SECONDS
             return []
         self._answered = time.monotonic()
         self._next_poll = self._answered + len(self._followed) / POLLS_A_SECOND
@@ -215,9 +218,7 @@ class ClusterLogSearch:
         """Follow ``logs``, and no others: those of deleted pods are gone."""
         before, self._followed = self._followed, {}
         for log in logs:
-            following = before.get(log.stream) or _Following(log)
-            following.log = log
-            self._followed[log.stream] = following
+            self._followed[log.stream] = msgspec.structs.replace(before.get(log.stream) or _Following(log), log=log)
 
     async def _read_since(self, api: KubeApi, following: _Following) -> list[LogLine]:
         """The new lines of a container: those of the run before too, if the container has restarted."""
@@ -232,8 +233,10 @@ class ClusterLogSearch:
             earlier = await read_new_lines(api, log.locator, position, previous=True)
             # While a container waits for its restart, both are the same run.
             lines = [line for line in earlier.lines if not lines or line.ns < lines[0].ns] + lines
-        following.searched, following.restarts = position, log.restarts
-        following.position = position.move(lines) if position is not None else find_position(lines)
+        after = position.move(lines) if position is not None else find_position(lines)
+        self._followed[log.stream] = msgspec.structs.replace(
+            following, position=after, restarts=log.restarts, searched=position
+        )
         return self._select(lines, log.stream)
 
     def _select(self, lines: Sequence[RawLine], stream: LogStream) -> list[LogLine]:

@@ -22,8 +22,8 @@ async def is_stored_token(api: KubeApi, location: ClusterLocation, key: Key, tok
     if read_mapping(secret, "metadata", "labels").get(WORKLOAD) != format_label_value(key.name):
         return False
     stored = read_text(secret, "data", TOKEN)
-    given = base64.b64encode(token.encode("utf-8", "surrogatepass")).decode()
-    return bool(stored) and hmac.compare_digest(stored, given)
+    encoded = base64.b64encode(token.encode("utf-8", "surrogatepass")).decode()
+    return bool(stored) and hmac.compare_digest(stored, encoded)
 
 
 async def has_address(api: KubeApi, location: ClusterLocation, key: Key, host: str) -> bool:

@@ -10,6 +10,7 @@ from reconciler.engines.kubernetes.rendering.pods import Pods
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
 from reconciler.engines.kubernetes.rendering.routes import HostRoute, PathRule, plan_routes
 from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
+from reconciler.engines.workload.environment import PORT
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 from reconciler.model.quantity import MIB
@@ -113,7 +114,7 @@ def _build_pod(inputs: WorkloadInputs, pods: Pods) -> dict[str, Any]:
 
 
 def _adapt_container(container: dict[str, Any], user: int | None, protocols: dict[int, str]) -> dict[str, Any]:
-    """A container as Knative takes it: it sets PORT itself, ends containers itself, and knows no other port."""
+    """A container as Knative takes it: it ends containers itself, and sets PORT where one serves requests."""
     ports = [port["containerPort"] for port in container.get("ports", []) if port["containerPort"] in protocols]
     security = {
         **container["securityContext"],
@@ -122,7 +123,7 @@ def _adapt_container(container: dict[str, Any], user: int | None, protocols: dic
     }
     fields = {
         **{name: value for name, value in container.items() if name != "lifecycle"},
-        "env": [entry for entry in container["env"] if entry["name"] != "PORT"],
+        "env": [entry for entry in container["env"] if not ports or entry["name"] != PORT],
         "ports": [
             drop_empty({"containerPort": port, "name": _NAMES_OF_PORTS.get(protocols[port]), "protocol": "TCP"})
             for port in ports[:1]

@@ -97,8 +97,9 @@ def token_secret_name(workload: str) -> str:
 
 
 def namespace_name(gvc: str, prefix: str) -> str:
-    """The namespace of a GVC at a location whose namespaces begin with ``prefix``."""
-    return format_label(f"{prefix}{gvc}")
+    """The namespace of a GVC at a location whose namespaces begin with ``prefix``; never one of Kubernetes itself."""
+    name = format_label(f"{prefix}{gvc}")
+    return format_label(f"{name}/") if name == "default" or name.startswith("kube-") else name
 
 
 def endpoint_route_name(workload: str) -> str:

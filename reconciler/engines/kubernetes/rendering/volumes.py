@@ -54,6 +54,9 @@ class _VolumeSource(msgspec.Struct, frozen=True):
     secret: KubeObject | None = None
     claim_template: KubeObject | None = None
 
+    def __repr__(self) -> str:
+        return f"_VolumeSource({self.name!r})"
+
 
 def build_pod_volumes(inputs: WorkloadInputs) -> PodVolumes:
     """The volumes of a workload's pods. Raises EngineError as ``plan_mounts`` does, or if a volume set is unknown."""

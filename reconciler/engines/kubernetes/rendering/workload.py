@@ -22,6 +22,7 @@ from reconciler.engines.kubernetes.rendering.route_objects import render_request
 from reconciler.engines.kubernetes.rendering.schedules import convert_schedule
 from reconciler.engines.kubernetes.rendering.services import render_services, render_stream_service
 from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.status import IN_A_ROW
 from reconciler.model.kinds.workload import Job
 
 _REVISIONS = 2
@@ -119,7 +120,8 @@ def _render_cron_job(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
         "suspend": desired.suspended or schedule is None,
         "startingDeadlineSeconds": _LATE_SECONDS,
         "successfulJobsHistoryLimit": job.history_limit,
-        "failedJobsHistoryLimit": job.history_limit,
+        # Three failures in a row are a condition of the workload, so as many must be seen.
+        "failedJobsHistoryLimit": max(job.history_limit, IN_A_ROW),
         "jobTemplate": {"metadata": pods.template["metadata"], "spec": template},
     }
     return {**_build_object("batch/v1", "CronJob", inputs), "spec": spec}

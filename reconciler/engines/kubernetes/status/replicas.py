@@ -55,6 +55,7 @@ def _make_row(source: ReplicaSource, pod: PodState, metrics: ObjectPart | None, 
             ContainerRow(container.name, str(container.phase), container.phase is ContainerPhase.RUNNING)
             for container in pod.containers
         ),
+        node=pod.node,
         restarts=pod.restarts,
         cpu=round(_sum_usage(ours, "cpu") * 1000) if ours else None,
         memory=round(_sum_usage(ours, "memory")) if ours else None,

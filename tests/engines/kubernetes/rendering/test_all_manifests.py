@@ -51,14 +51,14 @@ def texts() -> Iterator[str]:
 @cache
 def inputs_of(setup: Setup) -> list[WorkloadInputs]:
     """The inputs of each valid workload in these files."""
-    found: list[WorkloadInputs] = []
+    rendered: list[WorkloadInputs] = []
     for text in texts():
         manifests = list(decode_manifests(text.encode(), ManifestContext(ORG)).manifests)
         manifests = [msgspec.structs.replace(each, gvc=each.gvc and "shop") for each in manifests]
         others = [manifest for manifest in manifests if manifest.kind is not Kind.WORKLOAD]
         workloads = (manifest for manifest in manifests if manifest.kind is Kind.WORKLOAD)
-        found += (complete(workload_inputs([workload, *others], setup)) for workload in workloads)
-    return found
+        rendered += (complete(workload_inputs([workload, *others], setup)) for workload in workloads)
+    return rendered
 
 
 def complete(inputs: WorkloadInputs) -> WorkloadInputs:

@@ -60,14 +60,14 @@ def test_a_pod_has_the_environment_of_a_host(case: dict[str, Any]) -> None:
     setup = Setup(scheme=case.get("scheme", "platform"), api=case.get("api", ""))
     inputs = workload_inputs(decode(manifests_of(case), setup.scheme, valid=False), setup)
     environment = build_pod_environment(inputs)
-    found = read_environment(environment.entries["main"], environment.secret["data"] if environment.secret else {})
+    inside = read_environment(environment.entries["main"], environment.secret["data"] if environment.secret else {})
     ports = {port: port for port in inputs.template.desired.containers[0].assigned_ports}
     container = inputs.template.spec.containers[0]
     expected = build_environment(
         container, inputs.template.env_context, ContainerView("", "", ports, ""), inputs.reveal
     )
     del expected["RECONCILER_ENDPOINTS"], expected["RECONCILER_VOLUMES"]
-    assert found == expected
+    assert inside == expected
 
 
 NAMES = ("A", "B", "C", "PASSWORD", "PLATFORM_TOKEN")

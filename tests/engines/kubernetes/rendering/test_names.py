@@ -18,9 +18,15 @@ from reconciler.engines.kubernetes.rendering.names import (
     claim_name,
     claim_template_name,
     digest_content,
+    endpoint_route_name,
     format_label,
     format_label_value,
     hash_text,
+    namespace_name,
+    secret_name,
+    stream_service_name,
+    token_secret_name,
+    workload_name,
 )
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from tests.engines.kubernetes.rendering.kit import Setup, decode, workload_inputs
@@ -123,6 +129,20 @@ def test_a_name_that_fits_stays(name: str) -> None:
     assert (format_label(name, 80) == name) is not hashed
     # A label that was made of another text is never made of itself.
     assert format_label(format_label(f"{name}_"), 80) != format_label(f"{name}_")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "kube-x"])
+def test_no_gvc_is_a_namespace_of_kubernetes(name: str) -> None:
+    assert namespace_name(name, "") == f"{name}-{hash_text(f'{name}/')}"
+    assert namespace_name(name, "acme-") == f"acme-{name}"
+    assert namespace_name(name.partition("-")[2] or name, name.partition("-")[0]) != name
+
+
+@given(NAMES)
+def test_the_services_and_the_token_of_a_workload_have_names_of_their_own(name: str) -> None:
+    for other in (name, f"{name}-tcp", f"{name}-token", stream_service_name(name)):
+        assert stream_service_name(name) != workload_name(other)
+        assert token_secret_name(name) not in (secret_name(other, "env", "0" * 24), f"{endpoint_route_name(other)}-tls")
 
 
 def test_a_digest_covers_the_borders_of_its_parts_and_the_whole_salt() -> None:

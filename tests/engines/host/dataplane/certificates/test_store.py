@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
 from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
-from reconciler.engines.host.dataplane.routing.router import lacking_hosts
+from reconciler.engines.host.dataplane.unserved_routes import lacking_hosts
 from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
