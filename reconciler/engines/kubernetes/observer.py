@@ -169,6 +169,7 @@ class ClusterObserver:
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
         events = await self._read_events(running.id.namespace)
+        events = tuple(event for event in events if _is_about(event, live, running.id.name))
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
@@ -264,6 +265,12 @@ def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
         ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
         if ended.get("exitCode"):
             yield status
+
+
+def _is_about(event: KubeObject, live: LiveWorkload, name: str) -> bool:
+    """Whether an event may be about an object of the workload: its pods and their controllers begin with its name."""
+    about = str(event.get("involvedObject", {}).get("name", ""))
+    return about.startswith(name) or any(about == claim["metadata"]["name"] for claim in live.claims)
 
 
 def _is_well(live: LiveWorkload) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAGE = 500
 """Objects in an answer to a list."""
-IN_FLIGHT = 32
+IN_FLIGHT = 16
 """Requests that wait for an answer at once, watches and streams left out."""
 MOST_TRIES = 5
 """How often a request is sent that the server puts off with 429."""
@@ -121,6 +121,18 @@ class RequestBudget:
             await self._clock.sleep(-self._tokens / self._rate)
 
 
+class _Connections(NamedTuple):
+    """The connections for requests, and those for answers that take long."""
+
+    requests: httpx2.AsyncClient
+    streams: httpx2.AsyncClient
+
+    async def close(self) -> None:
+        """End all."""
+        await self.requests.aclose()
+        await self.streams.aclose()
+
+
 class KubeApi:
     """A cluster. Every method raises ClusterError, with the words of the server.
 
@@ -132,17 +144,30 @@ class KubeApi:
         self._clock = clock
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
-        self._http: httpx2.AsyncClient | None = None
+        self._connections: _Connections | None = None
+        self._former: _Connections | None = None
         self._config: SingleConfig | None = None
         self.server = "the cluster"
         """The address of the API server, for people."""
 
-    def _client(self) -> httpx2.AsyncClient:
-        if self._http is None:
+    def _connect(self) -> _Connections:
+        if self._connections is None:
             self._config = load_config(self._settings)
             self.server = self._config.cluster.server
-            self._http = make_client(self._config)
-        return self._http
+            # Each request looks at all connections of its client, and watches would be most of them.
+            self._connections = _Connections(make_client(self._config), make_client(self._config))
+        return self._connections
+
+    async def _renew(self, failed: _Connections) -> None:
+        """Let later requests read the credentials again, and make connections of their own.
+
+        What waits for an answer on the former ones goes on: one request that fails must not end others.
+        """
+        if self._connections is not failed:
+            return
+        self._connections, former, self._former = None, self._former, failed
+        if former is not None:
+            await former.close()
 
     async def open_websocket(
         self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
@@ -153,7 +178,7 @@ class KubeApi:
         """
         from reconciler.engines.kubernetes.client.websocket import open_websocket
 
-        auth = self._client().auth
+        auth = self._connect().requests.auth
         assert self._config is not None
         try:
             return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
@@ -162,9 +187,10 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+        both, self._connections, self._former = (self._connections, self._former), None, None
+        for connections in both:
+            if connections is not None:
+                await connections.close()
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -340,26 +366,27 @@ class KubeApi:
             if error.code != 429 or attempt == MOST_TRIES:
                 break
             await self._clock.sleep(min(wait or 1.0, LONGEST_WAIT))
-        if error.code == 401:
+        if error.code == 401 and self._connections is not None:
             # The file with the credentials may be newer than what was read of it.
-            await self.close()
+            await self._renew(self._connections)
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        client = self._client()
+        connections = self._connect()
         try:
-            return await client.request(method, path, **options)
+            return await connections.requests.request(method, path, **options)
         except ConfigError as error:
             raise explain_unusable(error, self.server) from None
         except (httpx2.HTTPError, OSError) as error:
-            await self.close()
+            if not isinstance(error, httpx2.ReadTimeout):
+                await self._renew(connections)
             raise explain_no_answer(error, self.server) from None
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        client = self._client()
+        client = self._connect().streams
         timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
