@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -134,6 +135,7 @@ class KubeApi:
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._http: httpx2.AsyncClient | None = None
         self._config: SingleConfig | None = None
+        self._users: Counter[httpx2.AsyncClient] = Counter()
         self.server = "the cluster"
         """The address of the API server, for people."""
 
@@ -162,9 +164,29 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+        clients = {*self._users, *((self._http,) if self._http is not None else ())}
+        self._http = None
+        for client in clients:
+            await client.aclose()
+
+    @asynccontextmanager
+    async def _use_client(self) -> AsyncIterator[httpx2.AsyncClient]:
+        """The connections for one request; those that others replaced meanwhile end with their last request."""
+        client = self._client()
+        self._users[client] += 1
+        try:
+            yield client
+        finally:
+            self._users[client] -= 1
+            if not self._users[client]:
+                del self._users[client]
+                if client is not self._http:
+                    await client.aclose()
+
+    def _replace_client(self, client: httpx2.AsyncClient) -> None:
+        """Read the credentials again for the next request: their file may be newer. Others go on with ``client``."""
+        if self._http is client:
+            self._http = None
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -340,30 +362,34 @@ class KubeApi:
             if error.code != 429 or attempt == MOST_TRIES:
                 break
             await self._clock.sleep(min(wait or 1.0, LONGEST_WAIT))
-        if error.code == 401:
-            # The file with the credentials may be newer than what was read of it.
-            await self.close()
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        client = self._client()
-        try:
-            return await client.request(method, path, **options)
-        except ConfigError as error:
-            raise explain_unusable(error, self.server) from None
-        except (httpx2.HTTPError, OSError) as error:
-            await self.close()
-            raise explain_no_answer(error, self.server) from None
+        async with self._use_client() as client:
+            try:
+                response = await client.request(method, path, **options)
+            except ConfigError as error:
+                raise explain_unusable(error, self.server) from None
+            except (httpx2.HTTPError, OSError) as error:
+                self._replace_client(client)
+                raise explain_no_answer(error, self.server) from None
+            if response.status_code == 401:
+                self._replace_client(client)
+            return response
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        client = self._client()
         timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
-            async with client.stream("GET", path, params=params, timeout=timeout) as response:
+            async with (
+                self._use_client() as client,
+                client.stream("GET", path, params=params, timeout=timeout) as response,
+            ):
+                if response.status_code == 401:
+                    self._replace_client(client)
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)
