@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -145,8 +146,8 @@ class KubeApi:
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._connections: _Connections | None = None
-        self._former: _Connections | None = None
         self._config: SingleConfig | None = None
+        self._users: Counter[_Connections] = Counter()
         self.server = "the cluster"
         """The address of the API server, for people."""
 
@@ -157,17 +158,6 @@ class KubeApi:
             # Each request looks at all connections of its client, and watches would be most of them.
             self._connections = _Connections(make_client(self._config), make_client(self._config))
         return self._connections
-
-    async def _renew(self, failed: _Connections) -> None:
-        """Let later requests read the credentials again, and make connections of their own.
-
-        What waits for an answer on the former ones goes on: one request that fails must not end others.
-        """
-        if self._connections is not failed:
-            return
-        self._connections, former, self._former = None, self._former, failed
-        if former is not None:
-            await former.close()
 
     async def open_websocket(
         self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
@@ -187,10 +177,29 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        both, self._connections, self._former = (self._connections, self._former), None, None
-        for connections in both:
-            if connections is not None:
-                await connections.close()
+        every = {*self._users, *((self._connections,) if self._connections is not None else ())}
+        self._connections = None
+        for connections in every:
+            await connections.close()
+
+    @asynccontextmanager
+    async def _use_connections(self) -> AsyncIterator[_Connections]:
+        """The connections for one request; those that others replaced meanwhile end with their last request."""
+        connections = self._connect()
+        self._users[connections] += 1
+        try:
+            yield connections
+        finally:
+            self._users[connections] -= 1
+            if not self._users[connections]:
+                del self._users[connections]
+                if connections is not self._connections:
+                    await connections.close()
+
+    def _replace(self, connections: _Connections) -> None:
+        """Read the credentials again for the next request: their file may be newer. Others go on as they are."""
+        if self._connections is connections:
+            self._connections = None
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -366,31 +375,34 @@ class KubeApi:
             if error.code != 429 or attempt == MOST_TRIES:
                 break
             await self._clock.sleep(min(wait or 1.0, LONGEST_WAIT))
-        if error.code == 401 and self._connections is not None:
-            # The file with the credentials may be newer than what was read of it.
-            await self._renew(self._connections)
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        connections = self._connect()
-        try:
-            return await connections.requests.request(method, path, **options)
-        except ConfigError as error:
-            raise explain_unusable(error, self.server) from None
-        except (httpx2.HTTPError, OSError) as error:
-            if not isinstance(error, httpx2.ReadTimeout):
-                await self._renew(connections)
-            raise explain_no_answer(error, self.server) from None
+        async with self._use_connections() as connections:
+            try:
+                response = await connections.requests.request(method, path, **options)
+            except ConfigError as error:
+                raise explain_unusable(error, self.server) from None
+            except (httpx2.HTTPError, OSError) as error:
+                self._replace(connections)
+                raise explain_no_answer(error, self.server) from None
+            if response.status_code == 401:
+                self._replace(connections)
+            return response
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        client = self._connect().streams
         timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
-            async with client.stream("GET", path, params=params, timeout=timeout) as response:
+            async with (
+                self._use_connections() as connections,
+                connections.streams.stream("GET", path, params=params, timeout=timeout) as response,
+            ):
+                if response.status_code == 401:
+                    self._replace(connections)
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)
