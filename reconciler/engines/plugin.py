@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -96,6 +96,37 @@ class SupportsDoctor(EnginePlugin, Protocol):
 
         ``reveal`` also raises SourceError.
         """
+
+
+class RenderedObjects(NamedTuple):
+    """What an engine has at its location for a resource, as another tool reads it: objects in plain JSON values."""
+
+    key: Key
+    objects: list[dict[str, Any]]
+
+
+@runtime_checkable
+class SupportsRendering(EnginePlugin, Protocol):
+    """A plugin whose engine applies objects that other tools can apply, too."""
+
+    def render(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        reveal: SecretReader,
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """The objects of the recorded resources at ``location`` that ``takes`` accepts, in the order to apply.
+
+        Raises EngineError and NotFoundError.
+        """
+
+    def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """``objects`` without secret data."""
+
+    def render_access(self, namespace: str, account: str) -> list[dict[str, Any]]:
+        """The objects that give an account the rights that the engine needs."""
 
 
 @runtime_checkable
