@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi
+from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
@@ -185,7 +185,7 @@ class ObjectApplier:
         if mirrored is None or mirrored.ending:
             return False
         marks = mirrored.annotations
-        return marks.get(RENDERED) == _annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
+        return marks.get(RENDERED) == _get_annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
     async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
         """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
@@ -208,7 +208,7 @@ class ObjectApplier:
             return trial
         if stranger is not None:
             if not adopt:
-                raise _foreign(stranger, self._owner)
+                raise _make_foreign_error(stranger, self._owner)
             await self._take_over(stranger)
         return await self._dry_run(key, item, target)
 
@@ -251,7 +251,7 @@ class ObjectApplier:
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_PlainManager])
+        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_FieldOwner])
         managers = (
             ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
             for entry in entries
@@ -275,7 +275,7 @@ class ObjectApplier:
             "metadata": {"name": target.name, "namespace": target.namespace},
             "spec": {"replicas": replicas},
         }
-        await self._api.apply(part, target, manager=HANDOVER)
+        await self._api.apply(part, target, owner=HANDOVER)
 
     async def _apply(self, key: Key, trial: _Trial) -> None:
         await self._hand_over_replicas(trial.item, trial.target)
@@ -336,7 +336,7 @@ class _Trial(NamedTuple):
     created: bool = False
 
 
-class _PlainManager(msgspec.Struct):
+class _FieldOwner(msgspec.Struct):
     manager: str = ""
     operation: str = ""
     subresource: str = ""
@@ -367,7 +367,7 @@ def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:
     return {**item, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _annotations(item: KubeObject) -> Mapping[str, str]:
+def _get_annotations(item: KubeObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
     return annotations
 
@@ -389,7 +389,7 @@ def _escape_pattern(pattern: str) -> str:
     return pattern.replace("[", "[[]")
 
 
-def _foreign(stranger: KubeObject, owner: Owner) -> EngineError:
+def _make_foreign_error(stranger: KubeObject, owner: Owner) -> EngineError:
     target, metadata = id_of(stranger), stranger["metadata"]
     labels = metadata.get("labels") or {}
     whose = "others made it"
@@ -413,7 +413,7 @@ def _migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str,
     first: dict[str, object] | None = None
     for entry in entries:
         tool = entry.get("manager") in _TOOLS and not entry.get("subresource")
-        own = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        own = entry.get("manager") == TOOL and entry.get("operation") == "Apply"
         if not tool and not own:
             rest.append(dict(entry))
             continue
@@ -422,7 +422,7 @@ def _migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str,
         ours = _merge_fields(ours, fields if isinstance(fields, dict) else {})
     if first is None:
         return rest
-    return [{**first, "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": ours}, *rest]
+    return [{**first, "manager": TOOL, "operation": "Apply", "fieldsV1": ours}, *rest]
 
 
 def _merge_fields(one: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:

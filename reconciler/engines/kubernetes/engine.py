@@ -51,7 +51,7 @@ NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
 """Kinds without which nothing can be concluded about workloads."""
 TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
-SETTLE_SECONDS = 0.05
+GATHER_SECONDS = 0.05
 """Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
 
 
@@ -124,7 +124,7 @@ class KubernetesEngine:
         answers = await asyncio.gather(*(self._api.read_served(group) for group in groups))
         plurals = dict(zip(groups, answers, strict=True))
         served = {kind.kind for kind in kinds if kind.plural in plurals[kind.api_version]}
-        self._desired.features = ClusterFeatures(
+        features = ClusterFeatures(
             gateway_api="HTTPRoute" in served,
             knative="Service" in served,
             keda_http="HTTPScaledObject" in served,
@@ -132,6 +132,7 @@ class KubernetesEngine:
             metrics="PodMetrics" in served,
             version=version,
         )
+        self._desired.set_features(features)
         return [kind for kind in ADDITIONAL if kind.kind in served]
 
     async def close(self) -> None:
@@ -169,7 +170,7 @@ class KubernetesEngine:
         """Yields the resources that have changed; empty: anything here has."""
         while True:
             await self._change.wait()
-            await self._context.clock.sleep(SETTLE_SECONDS)
+            await self._context.clock.sleep(GATHER_SECONDS)
             self._change.clear()
             keys = frozenset() if self._all_changed else frozenset(self._changed)
             due = self._all_changed or bool(keys)
@@ -206,7 +207,7 @@ class KubernetesEngine:
                 self._note_change(key)
             await self._sweep()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
-            await self._context.clock.sleep(min(max(wait, SETTLE_SECONDS), TIMES_SECONDS))
+            await self._context.clock.sleep(min(max(wait, GATHER_SECONDS), TIMES_SECONDS))
 
     async def _sweep(self) -> None:
         """Delete Secrets of former versions, once no pod has them."""

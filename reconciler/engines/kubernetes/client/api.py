@@ -15,17 +15,16 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.credentials import connect, explain_unusable, load_config
+from reconciler.engines.kubernetes.client.credentials import explain_unusable, load_config, make_client
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.rendering.names import TOOL
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-FIELD_MANAGER = "reconciler"
-"""The owner of fields that the engine applies."""
 
 PAGE = 500
 """Objects in an answer to a list."""
@@ -142,7 +141,7 @@ class KubeApi:
         if self._http is None:
             self._config = load_config(self._settings)
             self.server = self._config.cluster.server
-            self._http = connect(self._config)
+            self._http = make_client(self._config)
         return self._http
 
     async def open_websocket(
@@ -201,7 +200,7 @@ class KubeApi:
                 params.pop("continue")
                 params.pop("limit", None)
                 continue
-            page = _decode(answer, _decode_list, f"list {kind}")
+            page = _decode_answer(answer, _decode_list, f"list {kind}")
             items += (bytes(item) for item in page.items)
             if not page.metadata.more:
                 return ObjectPage(items, page.metadata.version)
@@ -218,9 +217,9 @@ class KubeApi:
         }
         async with self._stream(kind.path(), f"watch {kind}", params, SILENCE_SECONDS) as lines:
             async for line in lines:
-                event = _decode(line, _decode_event, f"watch {kind}")
+                event = _decode_answer(line, _decode_event, f"watch {kind}")
                 if event.type == "ERROR":
-                    code = _decode(bytes(event.object), _decode_code, f"watch {kind}").code
+                    code = _decode_answer(bytes(event.object), _decode_code, f"watch {kind}").code
                     raise explain_refusal(code, bytes(event.object), f"watch {kind}")
                 yield event
 
@@ -231,13 +230,13 @@ class KubeApi:
         *,
         force: bool = False,
         dry_run: bool = False,
-        manager: str = FIELD_MANAGER,
+        owner: str = TOOL,
     ) -> AppliedObject:
         """Make the fields of ``item`` as they are there; returns the object as it is then, or would be.
 
-        The fields belong to ``manager`` from then on.
+        The fields belong to ``owner`` from then on.
         """
-        params = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        params = {"fieldManager": owner, "fieldValidation": "Strict", "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
         headers = {"Content-Type": _APPLY}
@@ -249,7 +248,7 @@ class KubeApi:
     async def patch(self, target: ObjectId, change: object, *, subresource: str = "") -> KubeObject:
         """Merge ``change`` into an object, or perform its operations if it is a list (RFC 6902)."""
         headers = {"Content-Type": _JSON_PATCH if isinstance(change, list) else _MERGE}
-        params = {"fieldManager": FIELD_MANAGER}
+        params = {"fieldManager": TOOL}
         path = f"{target.path}/{subresource}" if subresource else target.path
         answer = await self._send(
             "PATCH", path, f"change {target}", params=params, headers=headers, content=_encode(change)
@@ -259,7 +258,7 @@ class KubeApi:
     async def create(self, item: KubeObject, kind: ObjectKind, namespace: str = "") -> KubeObject:
         """Create an object."""
         headers = {"Content-Type": "application/json"}
-        params = {"fieldManager": FIELD_MANAGER}
+        params = {"fieldManager": TOOL}
         name = item.get("metadata", {}).get("name", "")
         subject = f"create {kind.kind} {name}".rstrip()
         answer = await self._send(
@@ -297,7 +296,7 @@ class KubeApi:
             if is_absent(error):
                 return frozenset()
             raise
-        served = _decode(answer, _decode_served, f"discover {group_version}")
+        served = _decode_answer(answer, _decode_served, f"discover {group_version}")
         return frozenset(resource.name for resource in served.resources)
 
     async def read_version(self) -> tuple[int, int]:
@@ -388,10 +387,10 @@ async def _split_lines(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def _decode_object(content: bytes) -> KubeObject:
-    return _decode(content, _decode_json, "read an object")
+    return _decode_answer(content, _decode_json, "read an object")
 
 
-def _decode(content: bytes, decode: Callable[[bytes], T], subject: str) -> T:
+def _decode_answer(content: bytes, decode: Callable[[bytes], T], subject: str) -> T:
     try:
         return decode(content)
     except msgspec.MsgspecError as error:
