@@ -25,6 +25,7 @@ ReconcilerError
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
 │   ├── ForeignMemberError  a container of others uses a replica's network (engines/host/runtimes/podman/sweep.py)
 │   └── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
+│   ├── ClusterError        a cluster refuses a request, or does not answer (engines/kubernetes/client/errors.py)
 │   └── ImageError          an image cannot be provided (engines/workload/image_reference.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/response.py)
 ├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)

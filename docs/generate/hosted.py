@@ -89,24 +89,24 @@ def sentences() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for runtime in runtime_names():
         for text in (
-            *_written(f"{package}/runtimes/{runtime}/limitations.py"),
-            *_written(f"{package}/runtimes/limitations.py"),
-            *_written(f"{package}/dataplane/limitations.py"),
-            *_written(f"{package}/dataplane/unserved_routes.py", "unserved_routes"),
-            *_written(f"{package}/dataplane/unserved_routes.py", "unserved_ingress"),
-            *_written(f"{package}/dataplane/unserved_routes.py", "endpoint_without_tls"),
-            *_written("reconciler/engines/workload/environment.py", "unset_variables"),
-            *_written(f"{package}/decisions/volumes.py", "limitations"),
-            *_written(f"{package}/dataplane/domains.py", "limitations"),
-            *_written(f"{package}/metrics/scraper.py", "limitations"),
+            *collect_texts(f"{package}/runtimes/{runtime}/limitations.py"),
+            *collect_texts(f"{package}/runtimes/limitations.py"),
+            *collect_texts(f"{package}/dataplane/limitations.py"),
+            *collect_texts(f"{package}/dataplane/unserved_routes.py", "unserved_routes"),
+            *collect_texts(f"{package}/dataplane/unserved_routes.py", "unserved_ingress"),
+            *collect_texts(f"{package}/dataplane/unserved_routes.py", "endpoint_without_tls"),
+            *collect_texts("reconciler/engines/workload/environment.py", "unset_variables"),
+            *collect_texts(f"{package}/decisions/volumes.py", "limitations"),
+            *collect_texts(f"{package}/dataplane/domains.py", "limitations"),
+            *collect_texts(f"{package}/metrics/scraper.py", "limitations"),
         ):
             if " " in text and runtime not in found.setdefault(text, []):
                 found[text].append(runtime)
     return found
 
 
-def _written(path: str, function: str = "") -> Iterator[str]:
-    """The texts that a module, or one function of it, yields."""
+def collect_texts(path: str, function: str = "") -> Iterator[str]:
+    """The texts that a module, or one function of it, yields; `…` stands for what depends on a workload."""
     for top in modules()[path].body:
         if isinstance(top, ast.FunctionDef) and function in ("", top.name):
             for node in ast.walk(top):

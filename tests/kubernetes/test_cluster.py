@@ -33,21 +33,21 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 
-def read(cluster: Cluster, path: str) -> Object:
+def read_object(cluster: Cluster, path: str) -> Object:
     """An object, or nothing where it is not there."""
     answer = cluster.api.get(path)
     return answer.json() if answer.is_success else {}
 
 
-def pods(cluster: Cluster, namespace: str) -> list[Object]:
+def list_pods(cluster: Cluster, namespace: str) -> list[Object]:
     """All pods of a namespace."""
-    listed: list[Object] = read(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
+    listed: list[Object] = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
     return listed
 
 
-def state(cluster: Cluster, namespace: str, name: str) -> Object:
+def read_state(cluster: Cluster, namespace: str, name: str) -> Object:
     """What its container ``main`` does: its entry among the statuses."""
-    status = read(cluster, f"/api/v1/namespaces/{namespace}/pods/{name}").get("status", {})
+    status = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/{name}").get("status", {})
     return next(iter(status.get("containerStatuses", ())), {})
 
 
@@ -55,7 +55,7 @@ def wait_for_state(cluster: Cluster, namespace: str, name: str, kind: str, reaso
     """Return its entry among the statuses once its container is ``kind``, with ``reason`` if that is named."""
 
     def find() -> Object | None:
-        entry = state(cluster, namespace, name)
+        entry = read_state(cluster, namespace, name)
         inner = entry.get("state", {}).get(kind)
         return entry if inner is not None and inner.get("reason", "") == (reason or inner.get("reason", "")) else None
 
@@ -74,29 +74,29 @@ def test_kubectl_sees_the_version_and_the_nodes(cluster: Cluster, kubelet: Kubel
 def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=2))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    cluster.wait_for(lambda: read(cluster, path)["status"].get("availableReplicas") == 2, seconds=20.0)
-    assert {pod["status"]["phase"] for pod in pods(cluster, namespace)} == {"Running"}
-    assert len({pod["status"]["podIP"] for pod in pods(cluster, namespace)}) == 2
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 2, seconds=20.0)
+    assert {pod["status"]["phase"] for pod in list_pods(cluster, namespace)} == {"Running"}
+    assert len({pod["status"]["podIP"] for pod in list_pods(cluster, namespace)}) == 2
 
 
 def test_a_pod_that_is_never_ready_holds_back_a_rollout(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=1))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    cluster.wait_for(lambda: read(cluster, path)["status"].get("availableReplicas") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 1, seconds=20.0)
     changed = describe_template("web", "ready=false")
     cluster.apply(describe_workload("Deployment", namespace, "web", changed, replicas=1))
-    cluster.wait_for(lambda: len(pods(cluster, namespace)) == 2, seconds=20.0)
-    assert read(cluster, path)["status"]["availableReplicas"] == 1
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=20.0)
+    assert read_object(cluster, path)["status"]["availableReplicas"] == 1
     kubelet.set_script(f"{namespace}/*", Script())
-    cluster.wait_for(lambda: len(pods(cluster, namespace)) == 1, seconds=20.0)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=20.0)
 
 
 def test_a_job_completes_and_one_that_fails_fails(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_job(namespace, "good"), describe_job(namespace, "bad", "exit=3", backoffLimit=0))
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    cluster.wait_for(lambda: read(cluster, f"{jobs}/good")["status"].get("succeeded") == 1, seconds=20.0)
-    cluster.wait_for(lambda: read(cluster, f"{jobs}/bad")["status"].get("failed") == 1, seconds=20.0)
-    [failed] = [pod for pod in pods(cluster, namespace) if pod["metadata"]["labels"]["app"] == "bad"]
+    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/good")["status"].get("succeeded") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/bad")["status"].get("failed") == 1, seconds=20.0)
+    [failed] = [pod for pod in list_pods(cluster, namespace) if pod["metadata"]["labels"]["app"] == "bad"]
     assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
@@ -114,15 +114,15 @@ def test_claims_of_a_stateful_set_are_bound_and_grow(cluster: Cluster, namespace
     spec = {"replicas": 2, "serviceName": "db", "volumeClaimTemplates": [claim]}
     cluster.apply(STORAGE_CLASS, describe_workload("StatefulSet", namespace, "db", template, **spec))
     path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/db"
-    cluster.wait_for(lambda: read(cluster, path)["status"].get("readyReplicas") == 2, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("readyReplicas") == 2, seconds=20.0)
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    assert {each["status"]["phase"] for each in read(cluster, claims)["items"]} == {"Bound"}
+    assert {each["status"]["phase"] for each in read_object(cluster, claims)["items"]} == {"Bound"}
     bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     headers = {"Content-Type": "application/merge-patch+json"}
     cluster.api.patch(f"{claims}/data-db-0", json=bigger, headers=headers).raise_for_status()
-    cluster.wait_for(lambda: read(cluster, f"{claims}/data-db-0")["status"]["capacity"]["storage"] == "2Gi")
-    volume = read(cluster, f"{claims}/data-db-0")["spec"]["volumeName"]
-    assert read(cluster, f"/api/v1/persistentvolumes/{volume}")["spec"]["capacity"]["storage"] == "2Gi"
+    cluster.wait_for(lambda: read_object(cluster, f"{claims}/data-db-0")["status"]["capacity"]["storage"] == "2Gi")
+    volume = read_object(cluster, f"{claims}/data-db-0")["spec"]["volumeName"]
+    assert read_object(cluster, f"/api/v1/persistentvolumes/{volume}")["spec"]["capacity"]["storage"] == "2Gi"
 
 
 def test_a_pod_that_crashes_backs_off(cluster: Cluster, namespace: str) -> None:
@@ -148,8 +148,8 @@ def test_a_container_that_runs_out_of_memory_starts_again(cluster: Cluster, kube
     cluster.apply(describe_pod(namespace, "large"))
     wait_for_state(cluster, namespace, "large", "running")
     kubelet.end_container(namespace, "large", 137, "OOMKilled")
-    cluster.wait_for(lambda: state(cluster, namespace, "large").get("restartCount") == 1, seconds=20.0)
-    assert state(cluster, namespace, "large")["lastState"]["terminated"]["reason"] == "OOMKilled"
+    cluster.wait_for(lambda: read_state(cluster, namespace, "large").get("restartCount") == 1, seconds=20.0)
+    assert read_state(cluster, namespace, "large")["lastState"]["terminated"]["reason"] == "OOMKilled"
 
 
 def test_a_pod_ends_within_its_grace_period(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
@@ -157,8 +157,8 @@ def test_a_pod_ends_within_its_grace_period(cluster: Cluster, kubelet: Kubelet, 
     wait_for_state(cluster, namespace, "slow", "running")
     path = f"/api/v1/namespaces/{namespace}/pods/slow"
     cluster.api.delete(path).raise_for_status()
-    assert read(cluster, path)["metadata"]["deletionGracePeriodSeconds"] == 30
-    cluster.wait_for(lambda: not read(cluster, path), seconds=20.0)
+    assert read_object(cluster, path)["metadata"]["deletionGracePeriodSeconds"] == 30
+    cluster.wait_for(lambda: not read_object(cluster, path), seconds=20.0)
 
 
 def test_containers_for_initialization_come_first(cluster: Cluster, namespace: str) -> None:
@@ -166,9 +166,40 @@ def test_containers_for_initialization_come_first(cluster: Cluster, namespace: s
     beside = {"name": "beside", "image": "example.test/sidecar:1", "restartPolicy": "Always"}
     cluster.apply(describe_pod(namespace, "staged", initContainers=[first, beside]))
     wait_for_state(cluster, namespace, "staged", "running")
-    statuses = read(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
+    statuses = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
     assert [next(iter(entry["state"])) for entry in statuses] == ["terminated", "running"]
     cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
+
+
+def test_a_pod_fails_whose_initialization_fails(cluster: Cluster, namespace: str) -> None:
+    first = {"name": "first", "image": "example.test/init:1", "env": [{"name": "TEST_SCRIPT", "value": "exit=2"}]}
+    cluster.apply(describe_pod(namespace, "broken", initContainers=[first], restartPolicy="Never"))
+    path = f"/api/v1/namespaces/{namespace}/pods/broken"
+    cluster.wait_for(lambda: read_object(cluster, path)["status"]["phase"] == "Failed", seconds=20.0)
+
+
+def test_a_pod_that_is_evicted_is_replaced(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=1))
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=20.0)
+    name = list_pods(cluster, namespace)[0]["metadata"]["name"]
+    wait_for_state(cluster, namespace, name, "running")
+    kubelet.evict(namespace, name)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=20.0)
+    status = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/{name}")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+
+
+def test_a_node_that_is_not_ready_gets_no_pods(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    kubelet.set_node("node-a", ready=False)
+    try:
+        cluster.wait_for(lambda: read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=20.0)
+        cluster.apply(describe_pod(namespace, "one"), describe_pod(namespace, "two"))
+        for name in ("one", "two"):
+            wait_for_state(cluster, namespace, name, "running")
+        assert {pod["spec"]["nodeName"] for pod in list_pods(cluster, namespace)} == {"node-b"}
+    finally:
+        kubelet.set_node("node-a", ready=True)
+        cluster.wait_for(lambda: not read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=20.0)
 
 
 def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
@@ -181,7 +212,7 @@ def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
     assert cluster.kubectl("logs", "-n", namespace, "chatty", "--tail=1") == "two\n"
     kubelet.set_script(f"{namespace}/chatty", Script(log="three"))
     kubelet.end_container(namespace, "chatty", 1)
-    cluster.wait_for(lambda: state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=20.0)
     assert cluster.kubectl("logs", "-n", namespace, "chatty") == "three\n"
     assert cluster.kubectl("logs", "-n", namespace, "chatty", "--previous") == "one\ntwo\n"
 
@@ -217,12 +248,12 @@ def test_a_volume_without_its_secret_and_a_failed_probe_are_events(cluster: Clus
     cluster.apply(describe_pod(namespace, "unmounted", volumes=[volume]), unready)
 
     def list_events() -> set[tuple[str, str]]:
-        items = read(cluster, f"/api/v1/namespaces/{namespace}/events")["items"]
+        items = read_object(cluster, f"/api/v1/namespaces/{namespace}/events")["items"]
         return {(item["involvedObject"]["name"], item["reason"]) for item in items}
 
     expected = {("unmounted", "FailedMount"), ("unready", "Unhealthy")}
     cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=20.0)
-    assert state(cluster, namespace, "unmounted")["state"]["waiting"]["reason"] == "ContainerCreating"
+    assert read_state(cluster, namespace, "unmounted")["state"]["waiting"]["reason"] == "ContainerCreating"
 
 
 def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
@@ -258,8 +289,8 @@ def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubel
     cluster.apply(describe_pod(namespace, "busy"), *register_metrics(kubelet.port))
     wait_for_state(cluster, namespace, "busy", "running")
     path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
-    cluster.wait_for(lambda: read(cluster, path).get("items"), seconds=20.0)
-    assert read(cluster, path)["items"][0]["containers"][0]["usage"] == {"cpu": "250m", "memory": "64Mi"}
+    cluster.wait_for(lambda: read_object(cluster, path).get("items"), seconds=20.0)
+    assert read_object(cluster, path)["items"][0]["containers"][0]["usage"] == {"cpu": "250m", "memory": "64Mi"}
 
 
 def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -> None:
@@ -281,7 +312,7 @@ def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -
 
 
 def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) -> None:
-    with cluster.client_of(cluster.kubeconfig_of_token("nobody", "")) as client:
+    with cluster.client_of(cluster.kubeconfig_of_token("none", "")) as client:
 
         def ask(seconds: float) -> int:
             token = cluster.token_of(namespace, "default", seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,12 +18,10 @@ from reconciler.engines.kubernetes.client.objects import (
     KubeObject,
     ObjectKind,
 )
+from reconciler.engines.kubernetes.rendering.names import TOOL
 
 _FOLLOW = ("get", "list", "watch")
 _WRITE = (*_FOLLOW, "create", "patch", "delete")
-
-ROLE = "reconciler"
-"""The name of the ClusterRole, and of what binds it."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -60,20 +59,20 @@ def render_access(namespace: str, account: str) -> list[KubeObject]:
         {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
         for right in list_rights()
     ]
-    labels = {"app.kubernetes.io/name": ROLE}
+    labels = {"app.kubernetes.io/name": TOOL}
     group = "rbac.authorization.k8s.io"
     return [
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": ROLE, "labels": labels},
+            "metadata": {"name": TOOL, "labels": labels},
             "rules": rules,
         },
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": ROLE, "labels": labels},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": ROLE},
+            "metadata": {"name": TOOL, "labels": labels},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": TOOL},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         },
     ]
@@ -84,7 +83,15 @@ ACCESS_REVIEW = ObjectKind(
 )
 
 
-def make_reviews(rights: Sequence[Right]) -> Iterator[tuple[Right, str, KubeObject]]:
+class AccessReview(NamedTuple):
+    """A question to the API server: whether it gives a verb of a right."""
+
+    right: Right
+    verb: str
+    review: KubeObject
+
+
+def make_reviews(rights: Sequence[Right]) -> Iterator[AccessReview]:
     """A question to the API server for each verb of ``rights``, in all namespaces."""
     for right in rights:
         resource, _, part = right.resource.partition("/")
@@ -97,4 +104,4 @@ def make_reviews(rights: Sequence[Right]) -> Iterator[tuple[Right, str, KubeObje
                 "kind": ACCESS_REVIEW.kind,
                 "spec": {"resourceAttributes": attributes},
             }
-            yield right, verb, review
+            yield AccessReview(right, verb, review)

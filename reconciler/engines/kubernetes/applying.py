@@ -162,7 +162,7 @@ class ObjectApplier:
         if mirrored is None or mirrored.ending:
             return False
         marks = mirrored.annotations
-        return marks.get(RENDERED) == _annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
+        return marks.get(RENDERED) == _get_annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
     async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
         """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
@@ -227,7 +227,7 @@ class ObjectApplier:
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_PlainManager])
+        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_FieldOwner])
         managers = (
             ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
             for entry in entries
@@ -267,7 +267,7 @@ class ObjectApplier:
             "metadata": {"name": target.name, "namespace": target.namespace},
             "spec": {"replicas": replicas},
         }
-        await self._api.apply(part, target, manager=HANDOVER)
+        await self._api.apply(part, target, owner=HANDOVER)
 
     async def _apply(self, key: Key, trial: _Trial) -> None:
         await self._hand_over_replicas(trial.item, trial.target)
@@ -340,7 +340,7 @@ class _Trial(NamedTuple):
     created: bool = False
 
 
-class _PlainManager(msgspec.Struct):
+class _FieldOwner(msgspec.Struct):
     manager: str = ""
     operation: str = ""
     subresource: str = ""
@@ -371,7 +371,7 @@ def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:
     return {**item, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _annotations(item: KubeObject) -> Mapping[str, str]:
+def _get_annotations(item: KubeObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
     return annotations
 

@@ -128,7 +128,7 @@ class ClusterCommands:
         """Make the claims of a volume set as large as its manifest wants. Raises EngineError."""
         capacity = read_capacity(body)
         for claim in self._claims_of(key):
-            if _requested(claim.decode()) < capacity:
+            if _read_requested_size(claim.decode()) < capacity:
                 await self._resize(claim.id, capacity)
 
     async def delete_claims(self, key: Key) -> bool:
@@ -166,8 +166,10 @@ class ClusterCommands:
 
     async def _expand(self, target: ObjectId, index: int, size: float) -> None:
         claim = await self._require_object(target)
-        if _requested(claim) >= size:
-            raise make_rejection(f"volume {index} has {_requested(claim):g} GB; newStorageCapacity must be larger")
+        if _read_requested_size(claim) >= size:
+            raise make_rejection(
+                f"volume {index} has {_read_requested_size(claim):g} GB; newStorageCapacity must be larger"
+            )
         await self._resize(target, size)
 
     async def _resize(self, target: ObjectId, size: float) -> None:
@@ -223,10 +225,10 @@ class ClusterCommands:
 
     def _find_snapshot(self, key: Key, target: ObjectId, name: str) -> MirroredObject:
         self._require_snapshots()
-        found = self._mirror.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, _snapshot_name(target.name, name)))
-        if found is None or found.key != key:
+        snapshot = self._mirror.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, _snapshot_name(target.name, name)))
+        if snapshot is None or snapshot.key != key:
             raise make_rejection(f"{target.name} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
-        return found
+        return snapshot
 
     async def _replace_claim(self, key: Key, target: ObjectId, snapshot: MirroredObject | None) -> None:
         """Put a new claim in the place of one: empty, or with the data of ``snapshot``.
@@ -285,7 +287,7 @@ class ClusterCommands:
 
     async def _describe_claim(self, target: ObjectId, index: int) -> dict[str, Any]:
         claim = await self._api.get(target)
-        size = _requested(claim) if claim is not None else 0.0
+        size = _read_requested_size(claim) if claim is not None else 0.0
         return {"index": index, "currentSize": size}
 
 
@@ -319,7 +321,7 @@ def _snapshot_name(claim: str, name: str) -> str:
     return format_label(f"{claim}-{name}")
 
 
-def _requested(claim: Mapping[str, Any]) -> float:
+def _read_requested_size(claim: Mapping[str, Any]) -> float:
     """The requested size of a claim, in GB."""
     return parse_quantity(read_field(claim, "spec", "resources", "requests", "storage")) / GIB
 

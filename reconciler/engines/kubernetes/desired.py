@@ -98,10 +98,14 @@ class DesiredObjects:
         self._tables: dict[Key, RouteTable] = {}
         self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
         self.features = ClusterFeatures()
-        """What the cluster serves, once that is known."""
+        """What the cluster serves, as far as that is known."""
         self._builder = TemplateBuilder(
             self._claims, context.records, self.token_of, _platform_settings(context), context.clock
         )
+
+    def set_features(self, features: ClusterFeatures) -> None:
+        """Render for what the cluster serves."""
+        self.features = features
 
     @property
     def options(self) -> ClusterOptions:

@@ -60,7 +60,7 @@ FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 """Seconds after which changed inputs that could not be applied are tried again: at first, and at most."""
 TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
-SETTLE_SECONDS = 0.05
+GATHER_SECONDS = 0.05
 """Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
 
 
@@ -138,7 +138,7 @@ class KubernetesEngine:
         answers = await asyncio.gather(*(self._api.read_served(group) for group in groups))
         plurals = dict(zip(groups, answers, strict=True))
         served = {kind.kind for kind in kinds if kind.plural in plurals[kind.api_version]}
-        self._desired.features = ClusterFeatures(
+        features = ClusterFeatures(
             gateway_api="HTTPRoute" in served,
             knative="Service" in served,
             keda_http="HTTPScaledObject" in served,
@@ -146,6 +146,7 @@ class KubernetesEngine:
             metrics="PodMetrics" in served,
             version=version,
         )
+        self._desired.set_features(features)
         return [kind for kind in ADDITIONAL if kind.kind in served]
 
     async def _watch_kinds(self) -> None:
@@ -196,7 +197,7 @@ class KubernetesEngine:
         """Yields the resources that have changed; empty: anything here has."""
         while True:
             await self._change.wait()
-            await self._context.clock.sleep(SETTLE_SECONDS)
+            await self._context.clock.sleep(GATHER_SECONDS)
             self._change.clear()
             keys = frozenset() if self._all_changed else frozenset(self._changed)
             due = self._all_changed or bool(keys)
@@ -233,7 +234,7 @@ class KubernetesEngine:
                 self._note_change(key)
             await self._sweep()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
-            await self._context.clock.sleep(min(max(wait, SETTLE_SECONDS), TIMES_SECONDS))
+            await self._context.clock.sleep(min(max(wait, GATHER_SECONDS), TIMES_SECONDS))
 
     async def _sweep(self) -> None:
         """Delete Secrets of former versions, once no pod has them."""

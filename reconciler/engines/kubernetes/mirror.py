@@ -14,10 +14,10 @@ import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi, WatchEvent
+from reconciler.engines.kubernetes.client.api import KubeApi, WatchEvent
 from reconciler.engines.kubernetes.client.errors import ClusterError, is_absent
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
-from reconciler.engines.kubernetes.rendering.names import KEY
+from reconciler.engines.kubernetes.rendering.names import KEY, TOOL
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -123,7 +123,7 @@ def mirror_object(kind: ObjectKind, content: bytes) -> MirroredObject:
 
 
 def _is_applied(entry: ManagedFields) -> bool:
-    return entry.manager == FIELD_MANAGER and entry.operation == "Apply" and not entry.subresource
+    return entry.manager == TOOL and entry.operation == "Apply" and not entry.subresource
 
 
 def _parse_key(text: str) -> Key | None:

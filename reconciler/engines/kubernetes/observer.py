@@ -20,9 +20,10 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectId,
     ObjectKind,
 )
-from reconciler.engines.kubernetes.desired import DesiredObjects
+from reconciler.engines.kubernetes.desired import RUNTIME, DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
+from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
@@ -38,6 +39,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
+from reconciler.reasons import ConditionType
 
 EVENTS_SECONDS = 5.0
 """Seconds for which the events of a namespace are not asked for again."""
@@ -113,16 +115,16 @@ class ClusterObserver:
 
     def replica_counts(self) -> ReplicaCounts:
         """Pods that run and are wanted, over all workloads."""
-        running = wanted = 0
-        for record in self._context.records.all_here("kubernetes"):
+        running = total = 0
+        for record in self._context.records.all_here(RUNTIME):
             deployment = read_deployment(record.state) if record.key.kind is Kind.WORKLOAD else None
             if deployment is None:
                 continue
             running += deployment.workload.current_replica_count
             versions = deployment.status.versions
             resources = (entry.get("resources", {}) for entry in (versions[-1].containers if versions else {}).values())
-            wanted += max((resource.get("replicas", 0) for resource in resources), default=0)
-        return ReplicaCounts(running, wanted, busy=False)
+            total += max((resource.get("replicas", 0) for resource in resources), default=0)
+        return ReplicaCounts(running, total, busy=False)
 
     async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
         running = self._desired.find_running(key)
@@ -169,6 +171,7 @@ class ClusterObserver:
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
         events = await self._read_events(running.id.namespace)
+        events = tuple(event for event in events if _is_about(event, live, running.id.name))
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
@@ -219,20 +222,15 @@ class ClusterObserver:
     async def _read_logs(self, pods: Iterable[KubeObject]) -> LogLines:
         """The last lines of containers that ended with an error, each read once."""
         lines = {}
-        for pod in pods:
-            for status in pod.get("status", {}).get("containerStatuses") or ():
-                ended = (status.get("lastState") or {}).get("terminated") or (status.get("state") or {}).get(
-                    "terminated"
-                )
-                if ended is None or not ended.get("exitCode"):
-                    continue
-                metadata, restarts = pod["metadata"], int(status.get("restartCount", 0))
-                mark = (metadata["uid"], status["name"], restarts)
-                if mark not in self._logs:
-                    self._logs[mark] = await self._read_last_lines(pod, status)
-                    while len(self._logs) > MOST_LOGS:
-                        self._logs.pop(next(iter(self._logs)))
-                lines[metadata["name"], status["name"]] = self._logs[mark]
+        failed = [(pod, status) for pod in pods for status in _list_failed(pod)]
+        for pod, status in failed:
+            metadata, name = pod["metadata"], str(status["name"])
+            mark = (metadata["uid"], name, int(status.get("restartCount", 0)))
+            if mark not in self._logs:
+                self._logs[mark] = await self._read_last_lines(pod, status)
+            lines[metadata["name"], name] = self._logs[mark]
+        while len(self._logs) > MOST_LOGS:
+            self._logs.pop(next(iter(self._logs)))
         return lines
 
     async def _read_last_lines(self, pod: KubeObject, status: Mapping[str, object]) -> Sequence[str]:
@@ -264,11 +262,25 @@ class ClusterObserver:
         return Observation(key, self._context.location, health, state, record.digest, record.version)
 
 
+def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
+    """The statuses of containers of ``pod`` that ended with an error."""
+    for status in pod.get("status", {}).get("containerStatuses") or ():
+        states = (status.get("lastState") or {}, status.get("state") or {})
+        ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
+        if ended.get("exitCode"):
+            yield status
+
+
+def _is_about(event: KubeObject, live: LiveWorkload, name: str) -> bool:
+    """Whether an event may be about an object of the workload: its pods and their controllers begin with its name."""
+    about = str(event.get("involvedObject", {}).get("name", ""))
+    return about.startswith(name) or any(about == claim["metadata"]["name"] for claim in live.claims)
+
+
 def _is_well(live: LiveWorkload) -> bool:
     """Whether all pods are ready, so that nobody asks why not."""
     for pod in live.pods:
-        conditions = {entry["type"]: entry["status"] for entry in pod.get("status", {}).get("conditions") or ()}
-        if conditions.get("Ready") != "True":
+        if not is_true(find_condition(pod, ConditionType.READY)):
             return False
     status = (live.primary or {}).get("status") or {}
     return not any(entry.get("type") == "ReplicaFailure" for entry in status.get("conditions") or ())

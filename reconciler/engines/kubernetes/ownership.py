@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.engines.kubernetes.client.api import FIELD_MANAGER
 from reconciler.engines.kubernetes.client.objects import CLAIM, JOB, NAMESPACE, POD, KubeObject, ObjectKind, id_of
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.rendering.names import (
@@ -63,7 +62,7 @@ class Owner(NamedTuple):
         )
         missing = [name for name in (INSTANCE, LOCATION) if name not in labels] + [KEY] * (not named)
         applied = any(
-            entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+            entry.get("manager") == TOOL and entry.get("operation") == "Apply"
             for entry in metadata.get("managedFields") or ()
         )
         return applied and len(missing) == 1 and marks == (str(key), self.instance, self.location)
@@ -101,7 +100,7 @@ def migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str, 
     first: dict[str, object] | None = None
     for entry in entries:
         tool = entry.get("manager") in _TOOLS and not entry.get("subresource")
-        own = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        own = entry.get("manager") == TOOL and entry.get("operation") == "Apply"
         if not tool and not own:
             rest.append(dict(entry))
             continue
@@ -110,7 +109,7 @@ def migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str, 
         ours = _merge_fields(ours, fields if isinstance(fields, dict) else {})
     if first is None:
         return rest
-    return [{**first, "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": ours}, *rest]
+    return [{**first, "manager": TOOL, "operation": "Apply", "fieldsV1": ours}, *rest]
 
 
 def _merge_fields(one: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:

@@ -128,6 +128,28 @@ def test_lines_of_one_moment_are_not_lost_between_pages(cluster: ReadCluster) ->
     assert len(set(texts_of(search(cluster).backward()))) == 180
 
 
+def test_a_log_of_one_moment_is_complete(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fits into a page."""
+    monkeypatch.setattr(log_pages, "PAGE_BYTES", 1000)
+    cluster.add_pod("web-1")
+    cluster.write("web-1", "12:00:00", *(str(number) for number in range(450)))
+    cluster.write("web-1", "12:00:01", "end")
+    log_search = search(cluster)
+    cluster.write("web-1", "12:00:01", "new")
+    assert texts_of(log_search.backward())[0] == b"end"
+    assert len(texts_of(log_search.backward())) == 451
+    assert texts_of(more(log_search)) == [b"new"]
+
+
+def test_a_present_run_of_one_moment_can_be_followed(cluster: ReadCluster) -> None:
+    cluster.add_pod("web-1")
+    cluster.write("web-1", "12:00:00", *(str(number) for number in range(150)))
+    log_search = search(cluster)
+    cluster.write("web-1", "12:00:00", "new")
+    assert len(texts_of(log_search.backward())) == 150
+    assert texts_of(more(log_search)) == [b"new"]
+
+
 def test_the_run_before_a_restart_follows_the_present_one(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1", status=running(restarts=1))
     cluster.write("web-1", "12:00:00", "first", "failed", previous=True)

@@ -18,6 +18,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from reconciler.engines.kubernetes.reading import session as session_module
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.engines.reading import ExecTarget
 from reconciler.errors import EngineError
@@ -255,6 +256,32 @@ async def test_a_connection_that_is_cut_has_no_exit_code(tmp_path: Path) -> None
             await session.write(b"x")
         await session.close_stdin()
         await session.resize(TerminalSize())
+
+
+async def test_a_program_that_ends_with_its_container_has_no_exit_code(tmp_path: Path) -> None:
+    server = ExecServer()
+
+    async def program(_session: Exec) -> dict[str, Any]:
+        server.objects["/api/v1/namespaces/shop/pods"]["items"][0]["status"] = running(restarts=1)
+        return ended(137)
+
+    server.program = program
+    async with opened(tmp_path, server) as session:
+        with pytest.raises(EngineError, match="container main of web-1 has ended, and the program with it") as raised:
+            await session.wait()
+    assert raised.value.reason == Reason.NOT_RUNNING
+
+
+async def test_a_program_that_is_killed_alone_has_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "END_SECONDS", 0.0)
+
+    async def program(_session: Exec) -> dict[str, Any]:
+        return ended(137)
+
+    async with opened(tmp_path, ExecServer(program)) as session:
+        assert await session.wait() == 137
 
 
 async def test_a_terminal_has_its_size_and_learns_of_another(tmp_path: Path) -> None:

@@ -45,48 +45,48 @@ def find_go() -> str | None:
 
 def build_program(minor: str = NEWEST) -> Program:
     """The program of ``minor``; builds it unless the cache has it. Raises BuildFailed with what Go printed."""
-    version, path = _locate(minor)
+    version, path = _locate_program(minor)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name("lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            _compile(SOURCE / MODULE_FILES[minor], version, path)
-            for former in sorted(path.parent.glob("kubernetes-*"), key=_age)[SPARED:]:
+            _compile_program(SOURCE / MODULE_FILES[minor], version, path)
+            for former in sorted(path.parent.glob("kubernetes-*"), key=_read_age)[SPARED:]:
                 former.unlink()
     return Program(path, version)
 
 
 def is_built(minor: str = NEWEST) -> bool:
     """Whether the cache has the program of ``minor``."""
-    return _locate(minor)[1].exists()
+    return _locate_program(minor)[1].exists()
 
 
-def _locate(minor: str) -> tuple[str, Path]:
+def _locate_program(minor: str) -> tuple[str, Path]:
     """Version and path of the program of ``minor``."""
     modules = SOURCE / MODULE_FILES[minor]
     found = re.search(r"^\s+k8s\.io/kubernetes (v\S+)$", modules.read_text(), re.MULTILINE)
     assert found, f"{modules} requires no k8s.io/kubernetes"
-    return found[1], _cache() / found[1] / f"kubernetes-{_digest(modules)}"
+    return found[1], _find_cache() / found[1] / f"kubernetes-{_hash_source(modules)}"
 
 
-def _cache() -> Path:
+def _find_cache() -> Path:
     """Outside the tree: a clean checkout builds nothing again."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "reconciler-tests" / "kubernetes"
 
 
-def _digest(modules: Path) -> str:
+def _hash_source(modules: Path) -> str:
     """Of all that the program is built from."""
     files = (modules, modules.with_suffix(".sum"), SOURCE / "main.go")
     content = b"".join(path.read_bytes() for path in files) + " ".join([*FLAGS, STAMP]).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _age(path: Path) -> float:
+def _read_age(path: Path) -> float:
     return -path.stat().st_mtime
 
 
-def _compile(modules: Path, version: str, path: Path) -> None:
+def _compile_program(modules: Path, version: str, path: Path) -> None:
     go = find_go()
     if go is None:
         raise BuildFailed(NO_GO)
@@ -110,7 +110,10 @@ def main() -> int:
         print(f"{NO_GO}; without it the tests on a cluster are left out", file=sys.stderr)
         return 0
     for minor in missing:
-        print(f"Building Kubernetes {_locate(minor)[0]} from Go modules, which takes some minutes, once", flush=True)
+        print(
+            f"Building Kubernetes {_locate_program(minor)[0]} from Go modules, which takes some minutes, once",
+            flush=True,
+        )
         try:
             build_program(minor)
         except BuildFailed as failure:

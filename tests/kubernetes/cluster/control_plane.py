@@ -19,7 +19,7 @@ from tests.kubernetes.cluster.client import read_kubeconfig
 from tests.kubernetes.cluster.component import Component
 from tests.kubernetes.cluster.credentials import (
     ISSUER,
-    encode,
+    encode_base64,
     sign_token,
     user_by_certificate,
     write_files,
@@ -103,26 +103,25 @@ class Cluster:
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change ``objects`` by server-side apply, as the field manager ``test``."""
-        for each in objects:
+        for item in objects:
             answer = self.api.patch(
-                self.path_of(each),
+                self.path_of(item),
                 params={"fieldManager": "test", "force": "true"},
                 headers={"Content-Type": "application/apply-patch+yaml"},
-                json=each,
+                json=item,
             )
             assert answer.is_success, answer.text
 
     def install(self, *additions: Addition) -> None:
         """Add kinds, and return once they are served."""
-        definitions = [describe_definition(each) for each in additions]
-        self.apply(*definitions)
-        for each in additions:
-            path = f"/apis/{each.group}/{each.version}/{each.plural}"
+        self.apply(*(describe_definition(addition) for addition in additions))
+        for addition in additions:
+            path = f"/apis/{addition.group}/{addition.version}/{addition.plural}"
             self.wait_for(lambda path=path: self.api.get(path).is_success, path)
 
-    def path_of(self, wanted: Mapping[str, Any]) -> str:
+    def path_of(self, item: Mapping[str, Any]) -> str:
         """Where the server has an object."""
-        group, kind, metadata = wanted["apiVersion"], wanted["kind"], wanted["metadata"]
+        group, kind, metadata = item["apiVersion"], item["kind"], item["metadata"]
         root = f"/apis/{group}" if "/" in group else f"/api/{group}"
         [plural] = [
             each["name"]
@@ -168,7 +167,7 @@ class Cluster:
         return httpx2.Client(base_url=url, verify=trust, timeout=30.0, trust_env=False)
 
     def kubeconfig_of_token(self, name: str, token: str) -> Path:
-        """A kubeconfig of whom ``token`` proves; empty: of nobody."""
+        """A kubeconfig of whom ``token`` proves; empty: without anything that proves a user."""
         return self.write_kubeconfig(f"token-{name}", {"token": token} if token else {})
 
     def kubeconfig_of(self, user: str, *groups: str, seconds: float = 86_400.0) -> Path:
@@ -195,7 +194,7 @@ class Cluster:
             etcd.post("/v3/kv/compaction", json={"revision": revision, "physical": True}).raise_for_status()
 
     def _file_user(self, name: str) -> dict[str, str]:
-        certificate, key = (encode((self.folder / f"{name}.{kind}").read_bytes()) for kind in ("crt", "key"))
+        certificate, key = (encode_base64((self.folder / f"{name}.{kind}").read_bytes()) for kind in ("crt", "key"))
         return {"client-certificate-data": certificate, "client-key-data": key}
 
 

@@ -56,7 +56,7 @@ def write_pair(folder: Path, name: str, issued: IssuedCertificate) -> None:
 
 def write_kubeconfig(path: Path, url: str, user: dict[str, str]) -> Path:
     """Write a kubeconfig of one context; ``user`` is its user entry."""
-    cluster = {"server": url, "certificate-authority-data": encode(authority(AUTHORITY).chain_pem)}
+    cluster = {"server": url, "certificate-authority-data": encode_base64(authority(AUTHORITY).chain_pem)}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -73,10 +73,13 @@ def write_kubeconfig(path: Path, url: str, user: dict[str, str]) -> Path:
 def user_by_certificate(user: str, *groups: str, seconds: float = 86_400.0) -> dict[str, str]:
     """The user entry of a client with a certificate that is valid for ``seconds``."""
     issued = issue_for_user(user, *groups, end=seconds / 86_400.0, by=AUTHORITY)
-    return {"client-certificate-data": encode(issued.chain_pem), "client-key-data": encode(issued.key_pem)}
+    return {
+        "client-certificate-data": encode_base64(issued.chain_pem),
+        "client-key-data": encode_base64(issued.key_pem),
+    }
 
 
-def encode(content: bytes) -> str:
+def encode_base64(content: bytes) -> str:
     """``content`` as kubeconfigs have it."""
     return base64.b64encode(content).decode()
 

@@ -11,6 +11,8 @@ import httpx2
 
 from tests.kubernetes.cluster.client import Client, Object
 
+ROOT_AUTHORITY = "kube-root-ca.crt"
+"""A ConfigMap of each namespace that every pod mounts; it is not asked for, which would double the requests."""
 PLURALS = {"secret": "secrets", "configmap": "configmaps"}
 _REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z0-9]+)\))")
 
@@ -50,11 +52,11 @@ class Contents:
                 if source.optional:
                     return {}
                 raise Missing(f'{source.kind} "{source.name}" not found') from refusal
-            self._known[key] = _decode(source.kind, item)
+            self._known[key] = _decode_data(source.kind, item)
         return self._known[key]
 
 
-def _decode(kind: str, item: Object) -> dict[str, str]:
+def _decode_data(kind: str, item: Object) -> dict[str, str]:
     data: dict[str, str] = item.get("data") or {}
     if kind == "secret":
         return {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
@@ -80,10 +82,11 @@ def _list_sources(volume: Object) -> Iterator[tuple[Source, list[str]]]:
     projected = (volume.get("projected") or {}).get("sources") or ()
     for part in (volume, *projected):
         for field, kind in (("secret", "secret"), ("configMap", "configmap")):
-            if found := part.get(field):
-                name = found.get("secretName") or found.get("name")
-                keys = [entry["key"] for entry in found.get("items") or ()]
-                yield Source(kind, name, bool(found.get("optional"))), keys
+            reference = part.get(field) or {}
+            name = reference.get("secretName") or reference.get("name")
+            if name and name != ROOT_AUTHORITY:
+                keys = [entry["key"] for entry in reference.get("items") or ()]
+                yield Source(kind, name, bool(reference.get("optional"))), keys
 
 
 async def resolve_environment(pod: Object, container: Object, contents: Contents, address: str) -> dict[str, str]:
@@ -97,12 +100,12 @@ async def resolve_environment(pod: Object, container: Object, contents: Contents
     for entry in container.get("env") or ():
         if "valueFrom" not in entry:
             variables[entry["name"]] = expand_references(entry.get("value", ""), variables)
-        elif (value := await _resolve(pod, entry["valueFrom"], contents, address)) is not None:
+        elif (value := await _resolve_value(pod, entry["valueFrom"], contents, address)) is not None:
             variables[entry["name"]] = value
     return variables
 
 
-async def _resolve(pod: Object, source: Object, contents: Contents, address: str) -> str | None:
+async def _resolve_value(pod: Object, source: Object, contents: Contents, address: str) -> str | None:
     for field, kind in (("secretKeyRef", "secret"), ("configMapKeyRef", "configmap")):
         if reference := source.get(field):
             optional = bool(reference.get("optional"))

@@ -234,8 +234,8 @@ class Kubelet:
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
             "conditions": [
-                *(_condition(kind, False, "KubeletHasSufficient") for kind in pressures),
-                _condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady"),
+                *(_describe_condition(kind, False, "KubeletHasSufficient") for kind in pressures),
+                _describe_condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady"),
             ],
             "nodeInfo": {
                 "machineID": name,
@@ -261,7 +261,7 @@ class Kubelet:
             await asyncio.sleep(LEASE_SECONDS)
 
 
-def _condition(kind: str, true: bool, reason: str) -> Object:
+def _describe_condition(kind: str, true: bool, reason: str) -> Object:
     now = format_now()
     return {
         "type": kind,

@@ -1,4 +1,4 @@
-"""The API metrics.k8s.io, which a cluster has once it is registered: what containers use, as tests say."""
+"""The API metrics.k8s.io, which a cluster has once it is registered: what containers use, as tests set it."""
 
 from __future__ import annotations
 

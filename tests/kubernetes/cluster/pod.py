@@ -370,11 +370,11 @@ class Pod:
 
     def _format_status(self) -> Object:
         phase = self._failure or {"phase": self._phase()}
-        initialized = all(has_succeeded(each) or (each.started and is_sidecar(each)) for each in self.init_containers)
+        initialized = all(map(_has_initialized, self.init_containers))
         status = {
             **phase,
             "conditions": self._conditions(phase["phase"], initialized),
-            "containerStatuses": [each.format_status() for each in self.containers],
+            "containerStatuses": [container.format_status() for container in self.containers],
             "hostIP": "127.0.0.1",
             "hostIPs": [{"ip": "127.0.0.1"}],
             "podIP": self._address,
@@ -382,27 +382,29 @@ class Pod:
             "startTime": self._start_time,
         }
         if self.init_containers:
-            status["initContainerStatuses"] = [each.format_status() for each in self.init_containers]
+            status["initContainerStatuses"] = [container.format_status() for container in self.init_containers]
         if generation := self.item["metadata"].get("generation"):
             status["observedGeneration"] = generation
         return status
 
     def _phase(self) -> str:
-        ended = [each for each in self.containers if "terminated" in each.state]
-        failed_init = any("terminated" in each.state and not has_succeeded(each) for each in self.init_containers)
-        if self._life.done() and failed_init:
+        ended = [container for container in self.containers if "terminated" in container.state]
+        failed_init = any(
+            "terminated" in container.state and not has_succeeded(container) for container in self.init_containers
+        )
+        if failed_init and self._policy == "Never":
             return "Failed"
         if len(ended) == len(self.containers) and (self._policy != "Always" or self._ending is not None):
-            return "Succeeded" if all(has_succeeded(each) for each in ended) else "Failed"
-        if any(each.id for each in self.containers):
+            return "Succeeded" if all(has_succeeded(container) for container in ended) else "Failed"
+        if any(container.id for container in self.containers):
             return "Running"
         return "Pending"
 
     def _conditions(self, phase: str, initialized: bool) -> list[Object]:
         ended = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
-        unready = [each.name for each in self.containers if not each.ready]
-        gates = [each["conditionType"] for each in self.item["spec"].get("readinessGates") or ()]
-        others = {each["type"]: each for each in (self.item.get("status") or {}).get("conditions") or ()}
+        unready = [container.name for container in self.containers if not container.ready]
+        gates = [gate["conditionType"] for gate in self.item["spec"].get("readinessGates") or ()]
+        others = {condition["type"]: condition for condition in (self.item.get("status") or {}).get("conditions") or ()}
         missing = [gate for gate in gates if others.get(gate, {}).get("status") != "True"]
         message = f"containers with unready status: [{' '.join(unready)}]"
         rows = [
@@ -412,7 +414,7 @@ class Pod:
             ("Ready", not unready and not missing, ended if unready else "ReadinessGatesNotReady", message),
         ]
         own = {row[0] for row in rows}
-        foreign = [each for name, each in others.items() if name not in own]
+        foreign = [condition for name, condition in others.items() if name not in own]
         return [*foreign, *(self._condition(*row) for row in rows)]
 
     def _condition(self, name: str, true: bool, reason: str, message: str) -> Object:
@@ -432,6 +434,10 @@ def has_succeeded(container: Container) -> bool:
 def is_sidecar(container: Container) -> bool:
     """Whether it is a container for initialization that runs as long as the pod."""
     return container.spec.get("restartPolicy") == "Always"
+
+
+def _has_initialized(container: Container) -> bool:
+    return has_succeeded(container) or (container.started and is_sidecar(container))
 
 
 def _hook_seconds(hook: Object) -> float:

@@ -1,4 +1,4 @@
-"""What containers do that run nowhere: a script says when one is ready, fails, ends, and what it logs."""
+"""What containers do that run nowhere: by its script one is ready, fails, ends and logs."""
 
 from __future__ import annotations
 

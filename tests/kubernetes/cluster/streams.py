@@ -93,7 +93,7 @@ class StreamServer:
             return PlainTextResponse(f"{where} is waiting to start: {reason}", 400)
         lines = container.previous_log if previous else container.log
         follow = query.get("follow") == "true" and not previous
-        return StreamingResponse(_stream(container, lines, query, follow), media_type="text/plain")
+        return StreamingResponse(_stream_lines(container, lines, query, follow), media_type="text/plain")
 
     async def _exec(self, websocket: WebSocket) -> None:
         protocols = [each for each in PROTOCOLS if each in websocket.scope["subprotocols"]]
@@ -114,7 +114,7 @@ class StreamServer:
         return JSONResponse(answer, 200) if answer else PlainTextResponse("404 page not found", 404)
 
 
-async def _stream(
+async def _stream_lines(
     container: Container, lines: list[tuple[str, str]], query: Mapping[str, str], follow: bool
 ) -> AsyncIterator[bytes]:
     """The lines that ``query`` asks for."""

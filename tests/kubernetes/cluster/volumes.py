@@ -77,7 +77,7 @@ class Provisioner:
         if not claim["spec"].get("volumeName"):
             waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
             if not waits or SELECTED in (claim["metadata"].get("annotations") or {}):
-                await self._attempt("POST", "/api/v1/persistentvolumes", _volume(claim, storage_class))
+                await self._attempt("POST", "/api/v1/persistentvolumes", _describe_volume(claim, storage_class))
         elif (claim.get("status") or {}).get("phase") == "Bound":
             await self._grow(claim)
 
@@ -106,7 +106,7 @@ def _names_claim(claim: Object, metadata: Object, source: Object) -> bool:
     return (claim["metadata"]["namespace"], claim["metadata"]["name"]) == named
 
 
-def _volume(claim: Object, storage_class: Object) -> Object:
+def _describe_volume(claim: Object, storage_class: Object) -> Object:
     metadata = claim["metadata"]
     return {
         "metadata": {"name": f"pvc-{metadata['uid']}", "annotations": {PROVISIONED_BY: NAME}},

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tests.kubernetes.cluster.client import Object
-from tests.kubernetes.cluster.credentials import AUTHORITY, encode
+from tests.kubernetes.cluster.credentials import AUTHORITY, encode_base64
 from tests.support.certificates import authority
 
 Review = Callable[[Object], Sequence[Object]]
@@ -49,7 +49,7 @@ def describe_webhook(kind: str, name: str, port: int, namespace: str, resources:
         "rules": [rule],
         "clientConfig": {
             "url": f"https://localhost:{port}/webhooks/{name}",
-            "caBundle": encode(authority(AUTHORITY).chain_pem),
+            "caBundle": encode_base64(authority(AUTHORITY).chain_pem),
         },
     }
     return {

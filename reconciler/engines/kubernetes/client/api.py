@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,21 +16,20 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.credentials import connect, explain_unusable, load_config
+from reconciler.engines.kubernetes.client.credentials import explain_unusable, load_config, make_client
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.rendering.names import TOOL
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-FIELD_MANAGER = "reconciler"
-"""The owner of fields that the engine applies."""
 
 PAGE = 500
 """Objects in an answer to a list."""
-IN_FLIGHT = 32
+IN_FLIGHT = 16
 """Requests that wait for an answer at once, watches and streams left out."""
 MOST_TRIES = 5
 """How often a request is sent that the server puts off with 429."""
@@ -122,6 +122,18 @@ class RequestBudget:
             await self._clock.sleep(-self._tokens / self._rate)
 
 
+class _Connections(NamedTuple):
+    """The connections for requests, and those for answers that take long."""
+
+    requests: httpx2.AsyncClient
+    streams: httpx2.AsyncClient
+
+    async def close(self) -> None:
+        """End all."""
+        await self.requests.aclose()
+        await self.streams.aclose()
+
+
 class KubeApi:
     """A cluster. Every method raises ClusterError, with the words of the server.
 
@@ -133,17 +145,19 @@ class KubeApi:
         self._clock = clock
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
-        self._http: httpx2.AsyncClient | None = None
+        self._connections: _Connections | None = None
         self._config: SingleConfig | None = None
+        self._users: Counter[_Connections] = Counter()
         self.server = "the cluster"
         """The address of the API server, for people."""
 
-    def _client(self) -> httpx2.AsyncClient:
-        if self._http is None:
+    def _connect(self) -> _Connections:
+        if self._connections is None:
             self._config = load_config(self._settings)
             self.server = self._config.cluster.server
-            self._http = connect(self._config)
-        return self._http
+            # Each request looks at all connections of its client, and watches would be most of them.
+            self._connections = _Connections(make_client(self._config), make_client(self._config))
+        return self._connections
 
     async def open_websocket(
         self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
@@ -154,7 +168,7 @@ class KubeApi:
         """
         from reconciler.engines.kubernetes.client.websocket import open_websocket
 
-        auth = self._client().auth
+        auth = self._connect().requests.auth
         assert self._config is not None
         try:
             return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
@@ -163,9 +177,29 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+        every = {*self._users, *((self._connections,) if self._connections is not None else ())}
+        self._connections = None
+        for connections in every:
+            await connections.close()
+
+    @asynccontextmanager
+    async def _use_connections(self) -> AsyncIterator[_Connections]:
+        """The connections for one request; those that others replaced meanwhile end with their last request."""
+        connections = self._connect()
+        self._users[connections] += 1
+        try:
+            yield connections
+        finally:
+            self._users[connections] -= 1
+            if not self._users[connections]:
+                del self._users[connections]
+                if connections is not self._connections:
+                    await connections.close()
+
+    def _replace(self, connections: _Connections) -> None:
+        """Read the credentials again for the next request: their file may be newer. Others go on as they are."""
+        if self._connections is connections:
+            self._connections = None
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -201,7 +235,7 @@ class KubeApi:
                 params.pop("continue")
                 params.pop("limit", None)
                 continue
-            page = _decode(answer, _decode_list, f"list {kind}")
+            page = _decode_answer(answer, _decode_list, f"list {kind}")
             items += (bytes(item) for item in page.items)
             if not page.metadata.more:
                 return ObjectPage(items, page.metadata.version)
@@ -225,9 +259,9 @@ class KubeApi:
             if accepted is not None:
                 accepted()
             async for line in lines:
-                event = _decode(line, _decode_event, f"watch {kind}")
+                event = _decode_answer(line, _decode_event, f"watch {kind}")
                 if event.type == "ERROR":
-                    code = _decode(bytes(event.object), _decode_code, f"watch {kind}").code
+                    code = _decode_answer(bytes(event.object), _decode_code, f"watch {kind}").code
                     raise explain_refusal(code, bytes(event.object), f"watch {kind}")
                 yield event
 
@@ -238,13 +272,13 @@ class KubeApi:
         *,
         force: bool = False,
         dry_run: bool = False,
-        manager: str = FIELD_MANAGER,
+        owner: str = TOOL,
     ) -> AppliedObject:
         """Make the fields of ``item`` as they are there; returns the object as it is then, or would be.
 
-        The fields belong to ``manager`` from then on.
+        The fields belong to ``owner`` from then on.
         """
-        params = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        params = {"fieldManager": owner, "fieldValidation": "Strict", "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
         headers = {"Content-Type": _APPLY}
@@ -256,7 +290,7 @@ class KubeApi:
     async def patch(self, target: ObjectId, change: object, *, subresource: str = "") -> KubeObject:
         """Merge ``change`` into an object, or perform its operations if it is a list (RFC 6902)."""
         headers = {"Content-Type": _JSON_PATCH if isinstance(change, list) else _MERGE}
-        params = {"fieldManager": FIELD_MANAGER}
+        params = {"fieldManager": TOOL}
         path = f"{target.path}/{subresource}" if subresource else target.path
         answer = await self._send(
             "PATCH", path, f"change {target}", params=params, headers=headers, content=_encode(change)
@@ -266,7 +300,7 @@ class KubeApi:
     async def create(self, item: KubeObject, kind: ObjectKind, namespace: str = "") -> KubeObject:
         """Create an object."""
         headers = {"Content-Type": "application/json"}
-        params = {"fieldManager": FIELD_MANAGER}
+        params = {"fieldManager": TOOL}
         name = item.get("metadata", {}).get("name", "")
         subject = f"create {kind.kind} {name}".rstrip()
         answer = await self._send(
@@ -304,7 +338,7 @@ class KubeApi:
             if is_absent(error):
                 return frozenset()
             raise
-        served = _decode(answer, _decode_served, f"discover {group_version}")
+        served = _decode_answer(answer, _decode_served, f"discover {group_version}")
         return frozenset(resource.name for resource in served.resources)
 
     async def read_version(self) -> tuple[int, int]:
@@ -348,30 +382,34 @@ class KubeApi:
             if error.code != 429 or attempt == MOST_TRIES:
                 break
             await self._clock.sleep(min(wait or 1.0, LONGEST_WAIT))
-        if error.code == 401:
-            # The file with the credentials may be newer than what was read of it.
-            await self.close()
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        client = self._client()
-        try:
-            return await client.request(method, path, **options)
-        except ConfigError as error:
-            raise explain_unusable(error, self.server) from None
-        except (httpx2.HTTPError, OSError) as error:
-            await self.close()
-            raise explain_no_answer(error, self.server) from None
+        async with self._use_connections() as connections:
+            try:
+                response = await connections.requests.request(method, path, **options)
+            except ConfigError as error:
+                raise explain_unusable(error, self.server) from None
+            except (httpx2.HTTPError, OSError) as error:
+                self._replace(connections)
+                raise explain_no_answer(error, self.server) from None
+            if response.status_code == 401:
+                self._replace(connections)
+            return response
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        client = self._client()
         timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
-            async with client.stream("GET", path, params=params, timeout=timeout) as response:
+            async with (
+                self._use_connections() as connections,
+                connections.streams.stream("GET", path, params=params, timeout=timeout) as response,
+            ):
+                if response.status_code == 401:
+                    self._replace(connections)
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)
@@ -395,10 +433,10 @@ async def _split_lines(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def _decode_object(content: bytes) -> KubeObject:
-    return _decode(content, _decode_json, "read an object")
+    return _decode_answer(content, _decode_json, "read an object")
 
 
-def _decode(content: bytes, decode: Callable[[bytes], T], subject: str) -> T:
+def _decode_answer(content: bytes, decode: Callable[[bytes], T], subject: str) -> T:
     try:
         return decode(content)
     except msgspec.MsgspecError as error:

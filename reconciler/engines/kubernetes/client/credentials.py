@@ -40,17 +40,17 @@ def load_config(settings: ClusterSettings) -> SingleConfig:
         config = _read_config(settings)
     except (ConfigError, KeyError, OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.MsgspecError) as error:
         words = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-        raise _unusable(f"{_describe_origin(settings)} cannot be used: {words}") from None
+        raise _make_error(f"{_describe_origin(settings)} cannot be used: {words}") from None
     if config is None:
-        raise _unusable(f"{_describe_origin(settings)} has no current context; set `cluster.context`")
+        raise _make_error(f"{_describe_origin(settings)} has no current context; set `cluster.context`")
     user = config.user
     if user is None:
-        raise _unusable(f"{_describe_origin(settings)}: the context {config.context_name} has no user")
+        raise _make_error(f"{_describe_origin(settings)}: the context {config.context_name} has no user")
     if user.auth_provider:
-        raise _unusable(f"{_describe_origin(settings)} uses an auth-provider; Kubernetes removed those: use exec")
+        raise _make_error(f"{_describe_origin(settings)} uses an auth-provider; Kubernetes removed those: use exec")
     if user.exec and user.exec.command not in settings.allow_exec:
         message = f"{_describe_origin(settings)} runs the program {user.exec.command}; allow it in `cluster.allowExec`"
-        raise _unusable(message)
+        raise _make_error(message)
     return config
 
 
@@ -66,23 +66,23 @@ def _describe_origin(settings: ClusterSettings) -> str:
     return f"the kubeconfig {settings.kubeconfig}"
 
 
-def _unusable(message: str) -> EngineError:
+def _make_error(message: str) -> EngineError:
     return EngineError(message, reason=Reason.CREDENTIALS_REFUSED)
 
 
 def explain_unusable(error: Exception, server: str) -> EngineError:
     """The error for credentials that were there when the connection was made, such as a file with a token."""
-    return _unusable(f"the credentials for {server} cannot be used: {error}")
+    return _make_error(f"the credentials for {server} cannot be used: {error}")
 
 
-def connect(config: SingleConfig) -> httpx2.AsyncClient:
+def make_client(config: SingleConfig) -> httpx2.AsyncClient:
     """A client that logs in as ``config`` has it; nothing is sent yet. Raises EngineError for unusable certificates."""
     timeout = httpx2.Timeout(CONNECT_SECONDS)
     try:
         # Proxies of the environment are not used: what reaches the cluster is in the kubeconfig alone.
         client = AsyncClient(config, ConnectionParams(timeout=timeout, trust_env=False))
     except (OSError, ValueError, ConfigError) as error:
-        raise _unusable(f"the certificates of the context {config.context_name} cannot be used: {error}") from None
+        raise _make_error(f"the certificates of the context {config.context_name} cannot be used: {error}") from None
     user = config.user
     if user is not None and user.exec and not user.token and not user.token_file:
         client.auth = ExecAuth(user.exec, config.fname.parent if config.fname is not None else Path.cwd())
@@ -127,7 +127,7 @@ class ExecAuth(httpx2.Auth):
     async def _run(self) -> _ExecStatus:
         program = self._program
         if program.apiVersion not in _EXEC_VERSIONS:
-            raise _unusable(f"{program.command}: the version {program.apiVersion} of exec is not supported")
+            raise _make_error(f"{program.command}: the version {program.apiVersion} of exec is not supported")
         info = {"apiVersion": program.apiVersion, "kind": "ExecCredential", "spec": {"interactive": False}}
         env = {**os.environ, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         env |= {variable.name: variable.value for variable in program.env or ()}
@@ -135,9 +135,9 @@ class ExecAuth(httpx2.Auth):
         try:
             status = msgspec.json.decode(output, type=_ExecCredential).status
         except msgspec.MsgspecError:
-            raise _unusable(f"{program.command} printed no ExecCredential") from None
+            raise _make_error(f"{program.command} printed no ExecCredential") from None
         if not status.token:
-            raise _unusable(f"{program.command} printed no token; certificates from programs are not supported")
+            raise _make_error(f"{program.command} printed no token; certificates from programs are not supported")
         return status
 
     async def _read_output(self, argv: Sequence[str], env: dict[str, str]) -> bytes:
@@ -151,17 +151,17 @@ class ExecAuth(httpx2.Auth):
                 stderr=asyncio.subprocess.DEVNULL,
             )
         except OSError as error:
-            raise _unusable(f"{argv[0]} cannot be run: {error.strerror}") from None
+            raise _make_error(f"{argv[0]} cannot be run: {error.strerror}") from None
         try:
             async with asyncio.timeout(EXEC_SECONDS):
                 output, _ = await child.communicate()
         except TimeoutError:
             child.kill()
             await child.wait()
-            raise _unusable(f"{argv[0]} did not end within {EXEC_SECONDS:.0f} s") from None
+            raise _make_error(f"{argv[0]} did not end within {EXEC_SECONDS:.0f} s") from None
         if child.returncode:
             # What it printed can contain credentials.
-            raise _unusable(f"{argv[0]} ended with code {child.returncode}; run it by hand to see why")
+            raise _make_error(f"{argv[0]} ended with code {child.returncode}; run it by hand to see why")
         return output
 
 

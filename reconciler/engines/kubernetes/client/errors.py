@@ -67,7 +67,7 @@ def explain_refusal(code: int, body: bytes, subject: str, *, retry_after: float 
     status = _read_status(body)
     words = escape_text(status.message or f"HTTP {code}")[:MAX_WORDS]
     causes = [Cause(cause.reason, cause.message, cause.field) for cause in (status.details or _Details()).causes]
-    reason, retry, advice = _classify(code, status)
+    reason, retry, advice = _judge_answer(code, status)
     error = ClusterError(f"{subject}: {words}{advice}", reason=reason, code=code, retry=retry, causes=causes)
     error.retry_after = retry_after
     error.status_reason = status.reason
@@ -87,7 +87,7 @@ class _Verdict(NamedTuple):
     advice: str
 
 
-def _classify(code: int, status: _Status) -> _Verdict:
+def _judge_answer(code: int, status: _Status) -> _Verdict:
     """The reason of a refusal, whether another try can help, and what a person can do."""
     if any(words in status.message for words in _ADMISSION):
         # A webhook that does not answer is the cluster's trouble; one that denies is an answer.
@@ -95,13 +95,13 @@ def _classify(code: int, status: _Status) -> _Verdict:
         return _Verdict(Reason.ADMISSION_REFUSED, not denied, "")
     if code == 403 and _QUOTA in status.message:
         return _Verdict(Reason.QUOTA_EXCEEDED, True, "")
-    if code == 409 and any(cause.reason == "FieldManagerConflict" for cause in _causes(status)):
+    if code == 409 and any(cause.reason == "FieldManagerConflict" for cause in _list_causes(status)):
         advice = "; let the other program leave the field, or name it in `cluster.forceConflicts`"
         return _Verdict(Reason.FIELD_CONFLICT, True, advice)
     return _BY_CODE.get(code, _other_verdict(code))
 
 
-def _causes(status: _Status) -> Sequence[_Cause]:
+def _list_causes(status: _Status) -> Sequence[_Cause]:
     return status.details.causes if status.details is not None else ()
 
 
@@ -123,14 +123,14 @@ _BY_CODE: dict[int, _Verdict] = {
 
 def explain_no_answer(error: Exception, server: str) -> ClusterError:
     """The error for a request that got no answer, or only a part of one."""
-    words = escape_text(_words_of(error))[:MAX_WORDS]
+    words = escape_text(_get_words(error))[:MAX_WORDS]
     if "certificate has expired" in words or "alert certificate expired" in words:
         message = f"{server}: a certificate has expired ({words}); renew it"
         return ClusterError(message, reason=Reason.CREDENTIALS_REFUSED)
     return ClusterError(f"{server} does not answer: {words}", reason=Reason.CLUSTER_UNREACHABLE)
 
 
-def _words_of(error: BaseException) -> str:
+def _get_words(error: BaseException) -> str:
     """The innermost words: a failure to connect hides the one of the socket."""
     texts = []
     current: BaseException | None = error

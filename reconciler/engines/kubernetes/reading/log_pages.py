@@ -15,9 +15,11 @@ from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.times import format_iso_time
 
 FIRST_TAIL = 100
-"""Lines of the first page; each further one asks for four times as many."""
+"""Lines of the first page."""
+GROWTH = 4
+"""How many times as many lines a further page asks for."""
 PAGE_BYTES = 256 << 10
-"""Bytes of a page in memory, which the first line of it may exceed."""
+"""Bytes of a page in memory, which the lines of one time may exceed."""
 NEW_BYTES = 1 << 20
 """Bytes of new lines that are read at once."""
 SILENCE_SECONDS = 5.0
@@ -89,7 +91,10 @@ def find_position(lines: Sequence[RawLine]) -> LogPosition | None:
 async def read_page(
     api: KubeApi, locator: LogLocator, tail: int, before: int | None, since: float, *, previous: bool = False
 ) -> LogPage:
-    """Of the last ``tail`` lines since ``since`` (seconds), the newest ones before the first of the time ``before``."""
+    """Of the last ``tail`` lines since ``since`` (seconds), the newest ones before the first of the time ``before``.
+
+    Those of the same time are in one page. So it can have no lines without being whole: ``tail`` was too small.
+    """
     page: deque[RawLine] = deque()
     size = total = 0
     cut = reached = False
@@ -102,7 +107,7 @@ async def read_page(
                 continue
             page.append(line)
             size += len(line.raw)
-            while size > PAGE_BYTES and len(page) > 1:
+            while size > PAGE_BYTES and page[0].ns != line.ns:
                 size -= len(page.popleft().raw)
                 cut = True
     if not reached and before is not None:
@@ -114,9 +119,17 @@ async def read_page(
 
 
 def _drop_first_time(lines: Sequence[RawLine]) -> Sequence[RawLine]:
-    """The lines without those of the first time, of which some may be missing, if there are others."""
-    later = next((number for number, line in enumerate(lines) if line.ns != lines[0].ns), 0)
+    """The lines without those of the first time, of which some may be missing."""
+    later = next((number for number, line in enumerate(lines) if line.ns != lines[0].ns), len(lines))
     return lines[later:]
+
+
+async def read_last_page(api: KubeApi, locator: LogLocator) -> LogPage:
+    """The newest lines of the present run: all of their times, and none only if there are none."""
+    tail = FIRST_TAIL
+    while not (page := await read_page(api, locator, tail, None, 0)).lines and not page.whole:
+        tail *= GROWTH
+    return page
 
 
 async def read_new_lines(

@@ -21,11 +21,13 @@ from reconciler.engines.kubernetes.client.objects import POD
 from reconciler.engines.kubernetes.reading.connections import FOR_ALL, ask_cluster, gather_answers
 from reconciler.engines.kubernetes.reading.log_pages import (
     FIRST_TAIL,
+    GROWTH,
     LogLocator,
     LogPage,
     LogPosition,
     RawLine,
     find_position,
+    read_last_page,
     read_new_lines,
     read_page,
 )
@@ -43,7 +45,6 @@ RETRY_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """Seconds without any answer after which it is an error that there are no new lines."""
 
-_GROWTH = 4
 _MILLISECOND = 10**6
 
 
@@ -143,7 +144,7 @@ class ClusterLogSearch:
 
     async def _begin(self, api: KubeApi) -> None:
         logs = await self._list_logs(api)
-        pages = await gather_answers([read_page(api, log.locator, FIRST_TAIL, None, 0) for log in logs])
+        pages = await gather_answers([read_last_page(api, log.locator) for log in logs])
         for log, page in zip(logs, pages, strict=True):
             page = page or LogPage()
             self._followed[log.stream] = _Following(log, page, find_position(page.lines), log.restarts)
@@ -194,7 +195,7 @@ class ClusterLogSearch:
                 before = page.lines[0].ns
             if page.whole or (before is not None and before // _MILLISECOND < span.since):
                 return
-            tail, page = tail * _GROWTH, None
+            tail, page = tail * GROWTH, None
 
     def _read_alone(self, read: partial[Any]) -> LogPage:
         """A page of one log, which is at its end where it cannot be read."""

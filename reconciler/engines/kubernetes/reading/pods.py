@@ -21,7 +21,14 @@ from reconciler.engines.kubernetes.rendering.names import (
     format_label_value,
     namespace_name,
 )
-from reconciler.engines.kubernetes.status.fields import ObjectPart, name_of, read_items, read_mapping, read_text
+from reconciler.engines.kubernetes.status.fields import (
+    ObjectPart,
+    name_of,
+    read_items,
+    read_mapping,
+    read_number,
+    read_text,
+)
 from reconciler.model.key import Key, Kind
 from reconciler.settings import ClusterSettings, Settings
 
@@ -125,7 +132,9 @@ def _parse_key(text: str) -> Key | None:
         return None
 
 
-def is_container_running(part: ObjectPart, container: str) -> bool:
-    """Whether a container of a pod runs."""
-    statuses = read_items(part, "status", "containerStatuses")
-    return any(status.get("name") == container and read_mapping(status, "state", "running") for status in statuses)
+def find_run(part: ObjectPart, container: str) -> str | None:
+    """What tells the present run of a container of a pod from others; None if it does not run."""
+    for status in read_items(part, "status", "containerStatuses"):
+        if status.get("name") == container and read_mapping(status, "state", "running"):
+            return f"{read_text(status, 'containerID')} {read_number(status, 'restartCount')}"
+    return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from websockets.exceptions import ConnectionClosed
@@ -12,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from reconciler.clock import SystemClock
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import POD
-from reconciler.engines.kubernetes.reading.pods import ClusterLocation, is_container_running, list_workload_pods
+from reconciler.engines.kubernetes.reading.pods import ClusterLocation, find_run, list_workload_pods
 from reconciler.engines.kubernetes.status.fields import shorten_text
 from reconciler.engines.reading import ExecTarget
 from reconciler.errors import EngineError
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 CLOSES_STREAMS = "v5.channel.k8s.io"
 PROTOCOLS = (CLOSES_STREAMS, "v4.channel.k8s.io")
 """The protocols, the better one first: the older one cannot end the input of a program."""
+END_SECONDS = 2.0
+"""Seconds until the kubelet reports at the latest that a container has ended."""
 
 _STDIN, _STATUS, _RESIZE, _CLOSE = 0, 3, 4, 255
 _PART = 1 << 15
 """The most bytes of input in one message."""
 _END_OF_INPUT = b"\x04"
+_KILLED = 137
+_PAUSE = 0.2
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _START_FAILURES = (
     ("executable file not found", _NOT_FOUND),
@@ -55,12 +60,40 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-class ClusterSession:
-    """A program in ``container``, for people, over ``link`` (see ExecSession for the methods)."""
+class _RunningContainer(NamedTuple):
+    """The container that a program runs in; ``run`` tells its present run from others."""
 
-    def __init__(self, link: ClientConnection, container: str, *, has_terminal: bool) -> None:
+    location: ClusterLocation
+    target: ExecTarget
+    run: str
+
+    @property
+    def words(self) -> str:
+        """The container, for people."""
+        return f"container {self.target.container} of {self.target.replica}"
+
+    async def ends_now(self) -> bool:
+        """Whether this run is over, or is soon reported to be. Raises EngineError."""
+        api = KubeApi(self.location.cluster, SystemClock())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + END_SECONDS
+        try:
+            while await _find_pod_run(api, self.location, self.target) == self.run:
+                if loop.time() > deadline:
+                    return False
+                await asyncio.sleep(_PAUSE)
+        finally:
+            await api.close()
+        return True
+
+
+class ClusterSession:
+    """A program in ``container`` over ``link`` (see ExecSession for the methods)."""
+
+    def __init__(self, link: ClientConnection, container: _RunningContainer, *, has_terminal: bool) -> None:
         self._link = link
-        self._container = container
+        self._running = container
+        self._container = container.words
         self._has_terminal = has_terminal
         self._status: _Status | None = None
         self._over = False
@@ -106,7 +139,11 @@ class ClusterSession:
             words = self._link.close_reason or "the connection was cut"
             message = f"{self._container}: {shorten_text(words)}, so the exit code of the program is unknown"
             raise EngineError(message, reason=Reason.EXEC_FAILED)
-        return _find_exit_code(self._status, self._container)
+        code = _find_exit_code(self._status, self._container)
+        if code == _KILLED and await self._running.ends_now():
+            message = f"{self._container} has ended, and the program with it"
+            raise EngineError(message, reason=Reason.NOT_RUNNING)
+        return code
 
     async def close(self) -> None:
         """Close the connection; the kubelet hangs up."""
@@ -134,13 +171,12 @@ async def open_cluster_session(
     location: ClusterLocation, target: ExecTarget, argv: Sequence[str], terminal: TerminalSize | None
 ) -> ClusterSession:
     """Run ``argv`` in a container of a pod of the workload. Raises EngineError."""
-    container = f"container {target.container} of {target.replica}"
     api = KubeApi(location.cluster, SystemClock())
     try:
-        pods = await list_workload_pods(api, location, target.key)
-        pod = next((pod for pod in pods if pod.name == target.replica), None)
-        if pod is None or not is_container_running(pod.part, target.container):
-            raise EngineError(f"{container} does not run", reason=Reason.NOT_RUNNING)
+        run = await _find_pod_run(api, location, target)
+        container = _RunningContainer(location, target, run or "")
+        if run is None:
+            raise EngineError(f"{container.words} does not run", reason=Reason.NOT_RUNNING)
         params = {
             "container": target.container,
             "stdin": "true",
@@ -150,14 +186,22 @@ async def open_cluster_session(
             "tty": "true" if terminal is not None else "false",
         }
         words = [*params.items(), *(("command", word) for word in argv)]
-        path = f"{POD.path(pod.namespace, pod.name)}/exec"
-        link = await api.open_websocket(path, f"run a program in {container}", words, PROTOCOLS)
+        # The name is one of the listed pods, so no other object can be meant.
+        path = f"{POD.path(location.namespace_of(target.key.gvc), target.replica)}/exec"
+        link = await api.open_websocket(path, f"run a program in {container.words}", words, PROTOCOLS)
     finally:
         await api.close()
     session = ClusterSession(link, container, has_terminal=terminal is not None)
     if terminal is not None:
         await session.resize(terminal)
     return session
+
+
+async def _find_pod_run(api: KubeApi, location: ClusterLocation, target: ExecTarget) -> str | None:
+    """The present run of the container; None if it does not run, or is none of the workload."""
+    pods = await list_workload_pods(api, location, target.key)
+    pod = next((pod for pod in pods if pod.name == target.replica), None)
+    return find_run(pod.part, target.container) if pod is not None else None
 
 
 def _decode_status(content: bytes) -> _Status:

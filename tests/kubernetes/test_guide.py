@@ -1,0 +1,34 @@
+"""The first session of docs/kubernetes.md works as printed, here on the fake API server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.docs.shell import blocks, typed
+from tests.kubernetes.api_server import fake_api_server
+from tests.project.tree import ROOT
+
+KUBECTL = """#!/bin/sh
+# Stands for kubectl: the session takes only the kubeconfig from it.
+case "$1" in config) cat "$FAKE_KUBECONFIG" ;; *) echo "$@" ;; esac
+"""
+
+
+def read_session() -> str:
+    """The commands of the first session."""
+    (session,) = blocks((ROOT / "docs" / "kubernetes.md").read_text(), "sh session")
+    return session
+
+
+def test_the_first_session_deploys_a_workload(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "kubectl").write_text(KUBECTL)
+    (tools / "kubectl").chmod(0o755)
+    path = f"{tools}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    with fake_api_server(tmp_path / "server") as server:
+        server.run_controllers()
+        printed = typed(read_session(), tmp_path, tmp_path, PATH=path, FAKE_KUBECONFIG=str(server.kubeconfig))
+    assert "workload/shop/web" in printed
+    assert "Healthy" in printed
