@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from reconciler.tasks import cancel_and_wait
 
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 """Seconds between two tries of a watch that fails: the first, and the longest."""
+QUIET_SECONDS = 1.0
+"""Seconds for which a watch stays open after which it works again."""
 STALE_SECONDS = 120.0
 """Seconds without a working watch after which nothing is concluded from what it showed."""
 
@@ -252,7 +255,8 @@ class ClusterMirror:
         while True:
             try:
                 version = version or await self._list(kind)
-                async for event in self._api.watch(kind, self._scope.select(kind), version):
+                accepted = partial(self._await_quiet, kind)
+                async for event in self._api.watch(kind, self._scope.select(kind), version, accepted):
                     version = self._take(kind, event) or version
                     wait = FIRST_RETRY
                 self._failing.pop(kind, None)
@@ -272,6 +276,17 @@ class ClusterMirror:
                 continue
             await self._clock.sleep(wait * (1 + random.random() / 4))
             wait = min(2 * wait, LAST_RETRY)
+
+    def _await_quiet(self, kind: ObjectKind) -> None:
+        """A watch that failed before works if it stays open for a moment; its first change may be far away."""
+        failure = self._failing.get(kind)
+        if failure is not None:
+            asyncio.get_running_loop().call_later(QUIET_SECONDS, self._end_failure, kind, failure)
+
+    def _end_failure(self, kind: ObjectKind, failure: tuple[float, EngineError]) -> None:
+        if self._failing.get(kind) is failure:
+            del self._failing[kind]
+            self._changed(None)
 
     def _take(self, kind: ObjectKind, event: WatchEvent) -> str:
         if event.type == "BOOKMARK":

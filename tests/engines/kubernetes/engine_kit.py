@@ -14,6 +14,7 @@ import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
+from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.kubernetes.engine import KubernetesEngine
 from reconciler.engines.protocol import Observation, Outcome
 from reconciler.model.key import Key
@@ -70,7 +71,7 @@ class ClusterHarness(ExecutorHarness):
 
     def __init__(self, path: Path, server: FakeApiServer, location: str = "here", **cluster: Any) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        super().__init__(path, SystemClock())
+        super().__init__(path, SystemClock(), retry=RetryPolicy(base=0.01, cap=0.05, attempts=2))
         self.server = server
         self.path = path
         self.location = location

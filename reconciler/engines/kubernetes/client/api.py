@@ -241,8 +241,13 @@ class KubeApi:
                 return ObjectPage(items, page.metadata.version)
             params["continue"] = page.metadata.more
 
-    async def watch(self, kind: ObjectKind, selector: str, version: str) -> AsyncIterator[WatchEvent]:
-        """The changes since ``version``, until the server ends the watch. A forgotten version is an error with 410."""
+    async def watch(
+        self, kind: ObjectKind, selector: str, version: str, accepted: Callable[[], None] | None = None
+    ) -> AsyncIterator[WatchEvent]:
+        """The changes since ``version``, until the server ends the watch. A forgotten version is an error with 410.
+
+        ``accepted`` is called once the server has accepted the watch: the first change may be far away.
+        """
         params = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -251,6 +256,8 @@ class KubeApi:
             "timeoutSeconds": str(WATCH_SECONDS + random.randrange(WATCH_SECONDS)),
         }
         async with self._stream(kind.path(), f"watch {kind}", params, SILENCE_SECONDS) as lines:
+            if accepted is not None:
+                accepted()
             async for line in lines:
                 event = _decode_answer(line, _decode_event, f"watch {kind}")
                 if event.type == "ERROR":

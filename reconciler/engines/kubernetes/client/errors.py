@@ -59,7 +59,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 _QUOTA = "exceeded quota"
-_ADMISSION = "admission webhook"
+_ADMISSION = ("admission webhook", "failed calling webhook")
 
 
 def explain_refusal(code: int, body: bytes, subject: str, *, retry_after: float = 0.0) -> ClusterError:
@@ -89,7 +89,7 @@ class _Verdict(NamedTuple):
 
 def _judge_answer(code: int, status: _Status) -> _Verdict:
     """The reason of a refusal, whether another try can help, and what a person can do."""
-    if _ADMISSION in status.message:
+    if any(words in status.message for words in _ADMISSION):
         # A webhook that does not answer is the cluster's trouble; one that denies is an answer.
         denied = "denied the request" in status.message
         return _Verdict(Reason.ADMISSION_REFUSED, not denied, "")
