@@ -50,7 +50,9 @@ RUNS = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, KNATIVE_SERVICE)
 _BEFORE_RUNS = 0
 _RUNS = 1
 _AFTER_RUNS = 2
-_LATE = frozenset({"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject"})
+_LATE = frozenset(
+    {"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject", "DomainMapping"}
+)
 
 HANDOVER = "reconciler-handover"
 """The manager of a number of replicas on its way to an autoscaler."""

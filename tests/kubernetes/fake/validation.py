@@ -151,9 +151,9 @@ def _paths_of_pod_specs(value: Object) -> Iterator[tuple[str, Object]]:
 def _pod_causes(spec: Object, path: str, value: Object) -> Iterator[Cause]:
     if not spec.get("containers"):
         yield required(f"{path}.containers")
+    claims = value["spec"].get("volumeClaimTemplates") or ()
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    # Each claim of a StatefulSet is a volume of its pods.
-    volumes |= {claim["metadata"].get("name") for claim in value["spec"].get("volumeClaimTemplates") or ()}
+    volumes |= {claim["metadata"].get("name") for claim in claims}
     for group in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(group) or ()):
             yield from _container_causes(container, f"{path}.{group}[{number}]", volumes)

@@ -73,6 +73,7 @@ INGRESS = ObjectKind("networking.k8s.io", "v1", "Ingress", "ingresses")
 STORAGE_CLASS = ObjectKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 HTTP_ROUTE = ObjectKind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes")
 KNATIVE_SERVICE = ObjectKind("serving.knative.dev", "v1", "Service", "services")
+DOMAIN_MAPPING = ObjectKind("serving.knative.dev", "v1beta1", "DomainMapping", "domainmappings")
 HTTP_SCALED_OBJECT = ObjectKind("http.keda.sh", "v1alpha1", "HTTPScaledObject", "httpscaledobjects")
 VOLUME_SNAPSHOT = ObjectKind("snapshot.storage.k8s.io", "v1", "VolumeSnapshot", "volumesnapshots")
 POD_METRICS = ObjectKind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods")
@@ -95,7 +96,7 @@ ALWAYS_SERVED = (
     INGRESS,
 )
 """Kinds of ours that every cluster serves."""
-ADDITIONAL = (HTTP_ROUTE, KNATIVE_SERVICE, HTTP_SCALED_OBJECT, VOLUME_SNAPSHOT)
+ADDITIONAL = (HTTP_ROUTE, KNATIVE_SERVICE, DOMAIN_MAPPING, HTTP_SCALED_OBJECT, VOLUME_SNAPSHOT)
 """Kinds of ours that only some clusters serve."""
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*ALWAYS_SERVED, *ADDITIONAL, REPLICA_SET, EVENT)}
