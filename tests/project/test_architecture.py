@@ -63,7 +63,7 @@ def test_every_path_on_the_page_exists() -> None:
     paths = {path for path in re.findall(r"`([\w./]+/[\w./]*)`", text()) if "://" not in path}
     assert "planning/planner.py" in paths
     beside = set(re.findall(r"`(\w+(?:\.py|/))`", text()))
-    homes = (PACKAGE, ROOT, PACKAGE / "engines" / "host")
+    homes = (PACKAGE, ROOT, PACKAGE / "engines" / "host", PACKAGE / "engines" / "kubernetes")
     missing = {path for path in paths | beside if not any((home / path).exists() for home in homes)}
     assert missing == set()
 
@@ -72,7 +72,7 @@ def test_every_type_and_function_on_the_page_exists() -> None:
     defined = {node.name for _, node in classes()} | {node.name for _, node in functions()} | rooms()
     named = set(re.findall(r"`([A-Za-z]\w+)`", text())) - OTHER_TYPES
     assert "WorkloadController" in named
-    assert named - defined - {"reconciler", "host", "recorded", "platform"} == set()
+    assert named - defined - {"reconciler", "host", "kubernetes", "recorded", "platform"} == set()
 
 
 def test_every_path_that_contributors_are_sent_to_exists() -> None:

@@ -13,6 +13,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
+    ALWAYS_SERVED,
     AUTOSCALER,
     CLAIM,
     CRON_JOB,
@@ -31,16 +32,13 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.marks import FIELDS, OBJECTS, RENDERED
 from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
+from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner, explain_foreign, migrate_managers
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
-    INSTANCE,
-    KEY,
-    LOCATION,
-    MANAGED_BY,
+    SHORT_LENGTH,
     SOURCE,
-    TOOL,
     VERSION,
-    namespace_name,
+    format_label,
 )
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -48,8 +46,6 @@ from reconciler.reasons import Reason
 
 RUNS = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, KNATIVE_SERVICE)
 """Kinds of the object that runs a workload."""
-MADE_BY_CLUSTER = (POD, JOB, CLAIM)
-"""Kinds that controllers make from ours; they go with those, or by a command."""
 
 _BEFORE_RUNS = 0
 _RUNS = 1
@@ -62,39 +58,13 @@ _REPLICAS = ".spec.replicas"
 _INVALID = 422
 _MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
+_NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
 
 _CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class Owner(NamedTuple):
-    """Whose objects these are: this daemon's, at a location. The names of its namespaces begin with a prefix."""
-
-    instance: str
-    location: str
-    namespace_prefix: str = ""
-
-    def select(self, kind: ObjectKind) -> str:
-        """The label selector of a kind. What controllers make has no instance: another one takes it over as it is."""
-        location = f"{LOCATION}={self.location}"
-        if kind in MADE_BY_CLUSTER:
-            return f"{MANAGED_BY}={TOOL},{location}"
-        return f"{INSTANCE}={self.instance},{location}"
-
-    def has(self, item: MirroredObject) -> bool:
-        """Whether an object is in the namespace of its GVC, where no other instance has anything."""
-        return item.key is None or not item.key.gvc or item.id.namespace == self.namespace_of(item.key.gvc)
-
-    def namespace_of(self, gvc: str) -> str:
-        """The namespace of a GVC."""
-        return namespace_name(gvc, self.namespace_prefix)
-
-    def owns(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with ``labels`` is one of them."""
-        return labels.get(INSTANCE) == self.instance and labels.get(LOCATION) == self.location
 
 
 class ObjectApplier:
@@ -154,17 +124,24 @@ class ObjectApplier:
         await asyncio.gather(*(self._delete(item) for item in unused))
         return len(unused) < len(former)
 
-    async def delete(self, key: Key) -> list[ObjectId]:
-        """Delete all objects of ``key``, claims left out; returns what still ends."""
+    async def delete(self, key: Key) -> list[MirroredObject]:
+        """Delete all objects of ``key``, claims left out; returns what still ends.
+
+        Raises EngineError while the objects of a kind are not known: some of them might stay for ever.
+        """
+        error = self._mirror.explain_unknown(kind for kind in ALWAYS_SERVED if kind is not CLAIM)
+        if error is not None:
+            raise error
         items = [item for item in self._mirror.of_key(key) if item.id.kind is not CLAIM]
-        doomed = [item for item in items if item.id.kind is not POD and not item.ending and self._is_ours(item)]
+        doomed = [item for item in items if item.id.kind is not POD and not item.ending and self._may_delete(item)]
         # What runs goes first: its pods must still find their Secrets and their account until they have ended.
         running = [item for item in doomed if item.id.kind in (*RUNS, JOB)]
         pods = [item for item in items if item.id.kind is POD]
         if not running and not pods:
             running = doomed
         await asyncio.gather(*(self._delete(item) for item in running))
-        return sorted(item.id for item in self._mirror.of_key(key) if item.id.kind is not CLAIM)
+        left = (item for item in self._mirror.of_key(key) if item.id.kind is not CLAIM)
+        return sorted(left, key=lambda item: item.id)
 
     def find_changes(self, key: Key) -> list[str]:
         """What differs of the objects of ``key`` from what was applied, for people; none if nothing does."""
@@ -207,8 +184,8 @@ class ObjectApplier:
         if stranger is None and trial is not None:
             return trial
         if stranger is not None:
-            if not adopt:
-                raise _make_foreign_error(stranger, self._owner)
+            if not adopt or not self._owner.may_adopt(stranger):
+                raise explain_foreign(stranger, self._owner)
             await self._take_over(stranger)
         return await self._dry_run(key, item, target)
 
@@ -217,9 +194,7 @@ class ObjectApplier:
         there = await self._api.get_metadata(target)
         if there is None:
             return None
-        metadata = there["metadata"]
-        named = (metadata.get("annotations") or {}).get(KEY, "")
-        if self._owner.owns(metadata.get("labels") or {}) and named == str(key):
+        if self._owner.is_of(key, there["metadata"]):
             return None
         return {**there, "apiVersion": target.kind.api_version, "kind": target.kind.kind}
 
@@ -227,9 +202,10 @@ class ObjectApplier:
         """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
         target, metadata = id_of(stranger), stranger["metadata"]
         entries = metadata.get("managedFields") or []
-        migrated = _migrate_managers(entries)
+        migrated = migrate_managers(entries)
         operations: list[object] = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+            # The server answers 409 to another version than this, and a later try may succeed.
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
         ]
         if migrated != entries:
             operations.append({"op": "replace", "path": "/metadata/managedFields", "value": migrated})
@@ -245,7 +221,7 @@ class ObjectApplier:
         try:
             answer = await self._api.apply(item, target, dry_run=True)
         except ClusterError as error:
-            if error.code == _INVALID and target.kind in _MADE_ANEW and self._mirror.get(target) is not None:
+            if error.code == _INVALID and await self._can_be_anew(item, target):
                 return _Trial(item, target, anew=True)
             force = self._may_force(key, error)
             if not force:
@@ -257,6 +233,22 @@ class ObjectApplier:
             for entry in entries
         )
         return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
+
+    async def _can_be_anew(self, item: KubeObject, target: ObjectId) -> bool:
+        """Whether the server refuses ``item`` only because of the object of its name.
+
+        What it would refuse under any name must not cost the object that is there.
+        """
+        if target.kind not in _MADE_ANEW or self._mirror.get(target) is None:
+            return False
+        name = format_label(f"{target.name}.trial", SHORT_LENGTH)
+        twin = {**item, "metadata": {**item["metadata"], "name": name}}
+        try:
+            await self._api.apply(twin, target._replace(name=name), dry_run=True)
+        except ClusterError as error:
+            # The object that is there uses up the quota, and goes first.
+            return error.reason is Reason.QUOTA_EXCEEDED
+        return True
 
     async def _hand_over_replicas(self, item: KubeObject, target: ObjectId) -> None:
         """Let another manager own the number of replicas before it leaves our fields.
@@ -288,9 +280,13 @@ class ObjectApplier:
     async def _make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
-        async with asyncio.timeout(_ROOM_SECONDS):
-            while await self._api.get_metadata(target) is not None:
-                await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            async with asyncio.timeout(_ROOM_SECONDS):
+                while await self._api.get_metadata(target) is not None:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError:
+            message = f"{target} must be made anew, and does not end; look for its finalizers"
+            raise EngineError(message, reason=Reason.TERMINATING) from None
 
     def _may_force(self, key: Key, error: ClusterError) -> bool:
         fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
@@ -314,6 +310,14 @@ class ObjectApplier:
         """Whether a pod has the Secret; names end with a digest, so that no other text contains one."""
         quoted = f'"{secret}"'.encode()
         return any(quoted in item.content for item in self._mirror.of_key(key) if item.id.kind in (POD, JOB))
+
+    def _may_delete(self, item: MirroredObject) -> bool:
+        """Whether an object is ours; an execution has no instance, and nobody else has one in our namespace."""
+        return self._is_ours(item) or (item.id.kind is JOB and self.owns_namespace(item.id.namespace))
+
+    def owns_namespace(self, name: str) -> bool:
+        """Whether a namespace is one of ours: what controllers made in it is of our workloads."""
+        return self._mirror.get(ObjectId(NAMESPACE, "", name)) is not None
 
     def _is_ours(self, item: MirroredObject) -> bool:
         return self._owner.owns(item.labels)
@@ -373,7 +377,8 @@ def _get_annotations(item: KubeObject) -> Mapping[str, str]:
 
 
 def _mark_rendered(item: KubeObject) -> KubeObject:
-    digest = blake2b(_encode(item), digest_size=12).hexdigest()
+    # The source is known only once the first step is recorded; it is no reason for a request.
+    digest = blake2b(_encode(with_annotation(item, SOURCE, "")), digest_size=12).hexdigest()
     # The hash of the fields is known only after a trial, and its name must be among them.
     return with_annotation(with_annotation(item, RENDERED, digest), FIELDS, "")
 
@@ -389,49 +394,19 @@ def _escape_pattern(pattern: str) -> str:
     return pattern.replace("[", "[[]")
 
 
-def _make_foreign_error(stranger: KubeObject, owner: Owner) -> EngineError:
-    target, metadata = id_of(stranger), stranger["metadata"]
-    labels = metadata.get("labels") or {}
-    whose = "others made it"
-    if INSTANCE in labels:
-        whose = f"it belongs to the instance {labels[INSTANCE]} at {labels.get(LOCATION, 'another location')}"
-        if owner.owns(labels):
-            named = (metadata.get("annotations") or {}).get(KEY, "another resource")
-            whose = f"it belongs to {named}"
-    message = f'{target} exists, and {whose}; delete or rename it, or take it over with `reconciler/adopt: "true"`'
-    return EngineError(message, reason=Reason.FOREIGN_OBJECT)
+def explain_finalizers(item: MirroredObject) -> str:
+    """What an object that ends waits for, for people; "" if it names nothing."""
+    finalizers = ", ".join(item.decode()["metadata"].get("finalizers") or ())
+    return f"{item.id} waits for {finalizers} (its finalizers)" if item.ending and finalizers else ""
 
 
-_TOOLS = ("kubectl", "kubectl-client-side-apply", "kubectl-create", "kubectl-edit", "kubectl-patch", "helm")
-"""Managers whose fields become ours when an object is taken over."""
-
-
-def _migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """``entries`` with those of tools in one entry of ours, as if we had applied these fields."""
-    ours: dict[str, object] = {}
-    rest: list[dict[str, object]] = []
-    first: dict[str, object] | None = None
-    for entry in entries:
-        tool = entry.get("manager") in _TOOLS and not entry.get("subresource")
-        own = entry.get("manager") == TOOL and entry.get("operation") == "Apply"
-        if not tool and not own:
-            rest.append(dict(entry))
-            continue
-        first = first or dict(entry)
-        fields = entry.get("fieldsV1")
-        ours = _merge_fields(ours, fields if isinstance(fields, dict) else {})
-    if first is None:
-        return rest
-    return [{**first, "manager": TOOL, "operation": "Apply", "fieldsV1": ours}, *rest]
-
-
-def _merge_fields(one: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    """The union of two sets of fields, each a tree of mappings."""
-    merged = dict(one)
-    for name, below in other.items():
-        former = merged.get(name)
-        if isinstance(former, dict) and isinstance(below, dict):
-            merged[name] = _merge_fields(former, below)
-        else:
-            merged.setdefault(name, below)
-    return merged
+def explain_ending(namespace: MirroredObject) -> str:
+    """Why nothing can be made in a namespace that is being deleted, with the words of the cluster."""
+    conditions = (namespace.decode().get("status") or {}).get("conditions") or ()
+    words = [
+        entry.get("message", "")
+        for entry in conditions
+        if entry.get("status") == "True" and entry.get("type") in _NAMESPACE_WAITS
+    ]
+    more = f": {'; '.join(filter(None, words))}" if any(words) else ""
+    return f"the namespace {namespace.id.name} is being deleted{more}; it is made again once it is gone"

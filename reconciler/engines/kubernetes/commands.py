@@ -15,6 +15,7 @@ from reconciler.engines.kubernetes.client.objects import (
     CLAIM,
     CRON_JOB,
     JOB,
+    NAMESPACE,
     POD,
     SECRET,
     STATEFUL_SET,
@@ -42,7 +43,7 @@ from reconciler.engines.volume_commands import (
 from reconciler.engines.volumes import make_rejection, read_volumes
 from reconciler.engines.workload.deployment import Execution
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import read_specification
 from reconciler.model.quantity import GIB
@@ -116,6 +117,13 @@ class ClusterCommands:
                 )
         return await self._describe_claim(target, ask.volume_index)
 
+    def find_user(self, key: Key) -> Key | None:
+        """The workload that uses a volume set."""
+        record = self._claims.record(key)
+        volumes = read_volumes(record.state) if record is not None else None
+        name = volumes.used_by_workload.rpartition("/")[2] if volumes is not None else ""
+        return Key(Kind.WORKLOAD, key.gvc, name) if name else None
+
     async def grow_claims(self, key: Key, body: bytes) -> None:
         """Make the claims of a volume set as large as its manifest wants. Raises EngineError."""
         capacity = read_capacity(body)
@@ -124,7 +132,13 @@ class ClusterCommands:
                 await self._resize(claim.id, capacity)
 
     async def delete_claims(self, key: Key) -> bool:
-        """Delete the claims and snapshots of a volume set; whether some are left."""
+        """Delete the claims and snapshots of a volume set; whether some are left. Raises EngineError."""
+        error = self._mirror.explain_unknown((NAMESPACE, CLAIM))
+        if error is not None:
+            raise error
+        if self._mirror.get(ObjectId(NAMESPACE, "", self._desired.namespace_of(key.gvc))) is None:
+            # What controllers make names no instance: in a namespace of another one it is not ours.
+            return False
         items = [item for item in self._mirror.of_key(key) if item.id.kind in (CLAIM, VOLUME_SNAPSHOT)]
         for item in items:
             if not item.ending:
@@ -222,11 +236,10 @@ class ClusterCommands:
         The StatefulSet would create an empty one by itself, so it is away meanwhile; its pods stay.
         """
         claim = await self._require_object(target)
-        state = self._require_record(key).state
-        volumes = read_volumes(state)
-        user = volumes.used_by_workload.rpartition("/")[2] if volumes is not None else ""
-        workload = Key.parse(f"workload/{key.gvc}/{user}")
-        runs = ObjectId(STATEFUL_SET, target.namespace, workload_name(user))
+        workload = self.find_user(key)
+        if workload is None:
+            raise make_rejection(f"no workload uses {key}", Reason.VOLUME_NOT_FOUND)
+        runs = ObjectId(STATEFUL_SET, target.namespace, workload_name(workload.name))
         index = target.name.rpartition("-")[2]
         await self._api.delete(runs, orphan=True)
         await self._api.delete(target, uid=claim["metadata"]["uid"])
@@ -238,14 +251,28 @@ class ClusterCommands:
                 "kind": VOLUME_SNAPSHOT.kind,
                 "name": snapshot.id.name,
             }
+        try:
+            await self._create_claim(target, fresh, claim["metadata"]["uid"])
+        finally:
+            await self._run_again(workload)
+
+    async def _create_claim(self, target: ObjectId, fresh: KubeObject, former: str) -> None:
+        """Create ``fresh`` once the claim with the uid ``former`` has ended. Raises EngineError if another is there."""
         for _ in range(MOST_TRIES):
             there = await self._api.get(target)
             if there is None:
                 await self._api.create(fresh, CLAIM, target.namespace)
-                break
-            if there["metadata"]["uid"] != claim["metadata"]["uid"]:
-                break
+                return
+            if there["metadata"]["uid"] != former:
+                if "dataSource" not in fresh["spec"]:
+                    return
+                message = f"{target} was made meanwhile without the data of the snapshot; restore it again"
+                raise EngineError(message, reason=Reason.CLUSTER_BUSY)
             await self._context.clock.sleep(1.0)
+        raise EngineError(f"{target} does not end; look for its finalizers", reason=Reason.TERMINATING)
+
+    async def _run_again(self, workload: Key) -> None:
+        """Make the StatefulSet of a workload that was away."""
         record = self._require_record(workload)
         applied = AppliedResource(workload, record.body, record.digest, record.version, record.source)
         rendered = self._desired.render_workload(applied)

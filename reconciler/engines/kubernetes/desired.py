@@ -10,10 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
+from reconciler.engines.kubernetes.applying import RUNS, with_annotation
 from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.marks import OBJECTS, RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.containers import resolve_image
 from reconciler.engines.kubernetes.rendering.inputs import (
     NO_ROUTES,
@@ -143,6 +144,11 @@ class DesiredObjects:
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
         return self._owner.namespace_of(gvc)
+
+    def adopts_namespace(self, gvc: str) -> bool:
+        """Whether the manifest of a GVC takes over a namespace of others."""
+        record = self._context.records.find_shared(Key(Kind.GVC, "", gvc))
+        return record is not None and str(msgspec.json.decode(record.body, type=Gvc).tags.get(ADOPT, "")) == "true"
 
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
-from reconciler.engines.kubernetes.applying import ObjectApplier, Owner
+from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending, explain_finalizers
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     ADDITIONAL,
@@ -19,16 +19,19 @@ from reconciler.engines.kubernetes.client.objects import (
     CRON_JOB,
     DEPLOYMENT,
     JOB,
+    NAMESPACE,
     POD,
     POD_METRICS,
     STATEFUL_SET,
+    ObjectId,
     ObjectKind,
 )
 from reconciler.engines.kubernetes.commands import ClusterCommands
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.domains import report_domains
-from reconciler.engines.kubernetes.mirror import ClusterMirror
+from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
+from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.kubernetes.rendering.names import format_label_value
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
@@ -47,8 +50,14 @@ from reconciler.tasks import cancel_and_wait
 
 ENGINE = "kubernetes"
 MAX_EVENTS = 1000
+MOST_NAMED = 3
+"""Objects that a message names at most."""
 NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
 """Kinds without which nothing can be concluded about workloads."""
+DISCOVERY_SECONDS = 60.0
+"""Seconds between two questions for the kinds that the cluster serves."""
+FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+"""Seconds after which changed inputs that could not be applied are tried again: at first, and at most."""
 TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
 GATHER_SECONDS = 0.05
@@ -88,6 +97,9 @@ class KubernetesEngine:
         self._open_requested = False
         self._works = False
         self._to_sweep: set[Key] = set()
+        self._failures: dict[Key, str] = {}
+        self._locks: dict[Key, asyncio.Lock] = {}
+        self._followed: set[ObjectKind] = set()
         self._refresh_due = asyncio.Event()
         self._working: list[asyncio.Task[None]] = []
 
@@ -110,8 +122,10 @@ class KubernetesEngine:
     async def _take_over(self) -> None:
         self._desired.read_domains()
         served = await self._discover()
+        self._followed = {*ALWAYS_SERVED, *served}
         await self._mirror.follow([*ALWAYS_SERVED, *served])
-        self._working = [asyncio.create_task(self._refresh_workloads()), asyncio.create_task(self._watch_times())]
+        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds())
+        self._working = [asyncio.create_task(work) for work in working]
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
         self._note_change(None)
@@ -134,6 +148,19 @@ class KubernetesEngine:
         )
         self._desired.set_features(features)
         return [kind for kind in ADDITIONAL if kind.kind in served]
+
+    async def _watch_kinds(self) -> None:
+        """Notice kinds that the cluster serves since, or no longer, until cancelled."""
+        while True:
+            await self._context.clock.sleep(DISCOVERY_SECONDS)
+            with contain_bugs("discovery"), suppress(EngineError):
+                before = self._desired.features
+                served = await self._discover()
+                added = [kind for kind in served if kind not in self._followed]
+                await self._mirror.follow(added)
+                self._followed.update(added)
+                if self._desired.features != before:
+                    self.refresh()
 
     async def close(self) -> None:
         """Stop watching; what runs goes on."""
@@ -212,9 +239,15 @@ class KubernetesEngine:
     async def _sweep(self) -> None:
         """Delete Secrets of former versions, once no pod has them."""
         for key in list(self._to_sweep):
-            with contain_bugs(f"sweep of {key}"), suppress(EngineError):
-                if not await self._applier.sweep(key):
-                    self._to_sweep.discard(key)
+            # A Secret that is being applied has no pod yet.
+            async with self._lock(key):
+                with contain_bugs(f"sweep of {key}"), suppress(EngineError):
+                    if not await self._applier.sweep(key):
+                        self._to_sweep.discard(key)
+
+    def _lock(self, key: Key) -> asyncio.Lock:
+        """Only one change of a resource is under way at a time: a step, a refresh, a sweep or a command."""
+        return self._locks.setdefault(key, asyncio.Lock())
 
     def domains(self) -> Mapping[Key, DomainReport] | None:
         """What is served of the domains that lead to workloads here; None until the cluster is known."""
@@ -231,11 +264,14 @@ class KubernetesEngine:
 
     async def perform(self, step: Step) -> Outcome:
         """Apply the objects of ``step``, or delete them. Raises EngineError."""
+        await self._require_known()
         await self.open()
         if step.key.kind is Kind.WORKLOAD:
-            return await self._perform_workload(step)
+            async with self._lock(step.key):
+                return await self._perform_workload(step)
         if step.key.kind is Kind.VOLUMESET:
-            return await self._perform_volume_set(step)
+            async with self._lock(step.key):
+                return await self._perform_volume_set(step)
         return Outcome(step.id, Result.APPLIED)
 
     async def _perform_workload(self, step: Step) -> Outcome:
@@ -248,7 +284,7 @@ class KubernetesEngine:
         if spec is None or replaced:
             left = await self._applier.delete(key)
             if left:
-                return self._terminating(step, len(left))
+                return self._terminating(step, left)
             self._desired.forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
@@ -259,8 +295,7 @@ class KubernetesEngine:
 
     async def _apply(self, applied: AppliedResource) -> int:
         """Make the cluster have ``applied``; returns its version there. Raises EngineError."""
-        gvc = Key(Kind.GVC, "", applied.key.gvc)
-        await self._applier.apply(gvc, self._desired.render_namespace(applied.key.gvc))
+        await self._apply_namespace(applied.key.gvc)
         rendered = self._desired.render_workload(applied)
         if await self._applier.apply(applied.key, rendered.objects, adopt=rendered.adopt):
             self._note_change(applied.key)
@@ -268,9 +303,21 @@ class KubernetesEngine:
         await self._applier.prune(applied.key, rendered.objects)
         return rendered.template.desired.version
 
-    def _terminating(self, step: Step, left: int) -> Outcome:
-        count = "1 object" if left == 1 else f"{left} objects"
-        message = f"replicas are ending at {step.location}: {count} left"
+    async def _apply_namespace(self, name: str) -> None:
+        """Make the cluster have the objects of a GVC as a whole. Raises EngineError, also while they are deleted."""
+        key = Key(Kind.GVC, "", name)
+        async with self._lock(key):
+            namespace = self._mirror.get(ObjectId(NAMESPACE, "", self._desired.namespace_of(name)))
+            if namespace is not None and namespace.ending:
+                raise EngineError(explain_ending(namespace), reason=Reason.TERMINATING)
+            await self._applier.apply(
+                key, self._desired.render_namespace(name), adopt=self._desired.adopts_namespace(name)
+            )
+
+    def _terminating(self, step: Step, left: Sequence[MirroredObject]) -> Outcome:
+        count = "1 object" if len(left) == 1 else f"{len(left)} objects"
+        waits = [f"; {text}" for text in map(explain_finalizers, left) if text][:MOST_NAMED]
+        message = f"replicas are ending at {step.location}: {count} left{''.join(waits)}"
         seen = self._observer.observe_ending(step.key)
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
 
@@ -280,7 +327,7 @@ class KubernetesEngine:
                 message = f"the volumes end at {step.location}"
                 return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message)
             return Outcome(step.id, Result.APPLIED)
-        await self._applier.apply(Key(Kind.GVC, "", step.key.gvc), self._desired.render_namespace(step.key.gvc))
+        await self._apply_namespace(step.key.gvc)
         await self._commands.grow_claims(step.key, step.body)
         state = self._claims.state(step, self._claims.record(step.key))
         seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
@@ -298,8 +345,11 @@ class KubernetesEngine:
             raise make_rejection(message)
         await self.open()
         if isinstance(ask, RunCronWorkload):
-            return await self._commands.run(key, ask, command_id)
-        return await self._commands.change_volume(key, ask, command_id)
+            async with self._lock(key):
+                return await self._commands.run(key, ask, command_id)
+        # A step of the workload meanwhile would make a claim that is being replaced.
+        async with self._lock(self._commands.find_user(key) or key):
+            return await self._commands.change_volume(key, ask, command_id)
 
     # Changed inputs
 
@@ -308,21 +358,39 @@ class KubernetesEngine:
         while True:
             await self._refresh_due.wait()
             self._refresh_due.clear()
-            for record in self._records_here():
-                if record.key.kind is Kind.WORKLOAD:
-                    with contain_bugs(f"refresh of {record.key}"):
-                        await self._refresh_workload(record)
+            keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
+            wait = FIRST_RETRY
+            while (keys := [key for key in keys if not await self._refresh_workload(key)]) and not (
+                self._refresh_due.is_set()
+            ):
+                await self._context.clock.sleep(wait)
+                wait = min(2 * wait, LAST_RETRY)
 
-    async def _refresh_workload(self, record: Record) -> None:
-        if self._desired.find_running(record.key) is None:
-            # It is missing or being deleted; the next run decides.
-            return
-        try:
-            await self._apply(AppliedResource(record.key, record.body, record.digest, record.version, record.source))
-        except RecordsError:
-            raise
-        except EngineError as error:
-            self._report(record.key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+    async def _refresh_workload(self, key: Key) -> bool:
+        """Apply what is recorded; whether no other try is needed."""
+        async with self._lock(key):
+            record = self._claims.record(key)
+            running = self._desired.find_running(key)
+            if record is None or not self._observer.is_applied(running, record.digest):
+                # It is missing, being deleted, or changed by a step that is not recorded yet; the next run decides.
+                return True
+            applied = AppliedResource(key, record.body, record.digest, record.version, record.source)
+            try:
+                with contain_bugs(f"refresh of {key}"):
+                    await self._apply(applied)
+            except RecordsError:
+                raise
+            except EngineError as error:
+                self._report_failure(key, f"{error.reason}: {error}")
+                return not error.retry
+            self._failures.pop(key, None)
+            return True
+
+    def _report_failure(self, key: Key, message: str) -> None:
+        """Report that a refresh failed, once for each message."""
+        if self._failures.get(key) != message:
+            self._failures[key] = message
+            self._report(key, Reason.WORKLOAD_ERROR, message)
 
     async def _end_everything(self) -> None:
         """Delete what runs at a location that has another engine now; volumes stay."""

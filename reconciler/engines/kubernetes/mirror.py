@@ -154,6 +154,7 @@ class ClusterMirror:
         self._changed = changed
         self._objects: dict[ObjectKind, dict[ObjectId, MirroredObject]] = {}
         self._by_key: defaultdict[Key, dict[ObjectId, None]] = defaultdict(dict)
+        self._listed: set[ObjectKind] = set()
         self._failing: dict[ObjectKind, tuple[float, EngineError]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -173,11 +174,12 @@ class ClusterMirror:
         await cancel_and_wait(tasks, owner)
         self._objects.clear()
         self._by_key.clear()
+        self._listed.clear()
         self._failing.clear()
 
     def is_complete(self, kind: ObjectKind) -> bool:
         """Whether all objects of ``kind`` are known, so that one that is not there does not exist."""
-        return kind in self._objects and not self._is_stale(kind)
+        return kind in self._listed and not self._is_stale(kind)
 
     def explain_unknown(self, kinds: Iterable[ObjectKind]) -> EngineError | None:
         """Why the objects of ``kinds`` are not known; None if they are."""
@@ -223,6 +225,12 @@ class ClusterMirror:
                 return ""
             raise
 
+    def _forget(self, kind: ObjectKind) -> None:
+        """The cluster does not serve ``kind`` any more: it has none of its objects, and nothing is concluded."""
+        self._listed.discard(kind)
+        for target in list(self._objects.get(kind, ())):
+            self._remove(target)
+
     async def _list(self, kind: ObjectKind) -> str:
         page = await self._api.list(kind, self._scope.select(kind))
         items = [item for content in page.items if self._scope.has(item := mirror_object(kind, content))]
@@ -235,6 +243,7 @@ class ClusterMirror:
             former = before.get(item.id)
             if former is None or former.version != item.version:
                 self._store(item)
+        self._listed.add(kind)
         self._failing.pop(kind, None)
         return page.version
 
@@ -248,12 +257,14 @@ class ClusterMirror:
                     wait = FIRST_RETRY
                 self._failing.pop(kind, None)
             except EngineError as error:
-                if isinstance(error, ClusterError) and error.code == 410:
+                forgotten = isinstance(error, ClusterError) and error.code == 410 and version != ""
+                if is_absent(error) and not version:
+                    self._forget(kind)
+                if forgotten or is_absent(error) or _is_too_new(error):
                     version = ""
+                if forgotten:
                     continue
                 self._note_failure(kind, error)
-                if is_absent(error):
-                    version = ""
             except Exception as error:  # noqa: BLE001 - a bug with one kind must not end the watches of the others
                 self._note_failure(kind, EngineError(str(internal_error(error, f"watch of {kind}"))))
                 version = ""
@@ -268,7 +279,10 @@ class ClusterMirror:
             return msgspec.json.decode(event.object, type=_Bookmark).metadata.version
         item = mirror_object(kind, bytes(event.object))
         if event.type == "DELETED":
-            self._remove(item.id)
+            former = self.get(item.id)
+            # One of the same name may have been made since, which the answer to our own request has shown.
+            if former is not None and former.uid == item.uid:
+                self._remove(item.id)
         elif self._scope.has(item):
             former = self.get(item.id)
             if former is None or _is_newer(item.version, former.version):
@@ -291,6 +305,7 @@ class ClusterMirror:
         former = self.get(item.id)
         if former is not None and former.key is not None and former.key != item.key:
             self._by_key[former.key].pop(item.id, None)
+            self._changed(former.key)
         self._objects.setdefault(item.id.kind, {})[item.id] = item
         if item.key is not None:
             self._by_key[item.key][item.id] = None
@@ -311,6 +326,11 @@ class _BookmarkMetadata(msgspec.Struct, frozen=True, rename={"version": "resourc
 
 class _Bookmark(msgspec.Struct, frozen=True):
     metadata: _BookmarkMetadata
+
+
+def _is_too_new(error: EngineError) -> bool:
+    """Whether the server does not know a version yet: its storage was restored from a backup."""
+    return isinstance(error, ClusterError) and "Too large resource version" in str(error)
 
 
 def _is_newer(version: str, former: str) -> bool:

@@ -151,7 +151,9 @@ class ClusterObserver:
         """Digest and version as applied; no digest if others have changed an object since."""
         text = running.annotations.get(VERSION, "")
         digest = running.annotations.get(DIGEST, "")
-        return "" if self._applier.find_changes(key) else digest, int(text) if text.isdecimal() else 0
+        gvc = Key(Kind.GVC, "", key.gvc)
+        changed = self._applier.find_changes(key) or self._applier.find_changes(gvc)
+        return "" if changed else digest, int(text) if text.isdecimal() else 0
 
     async def _read_live(self, key: Key, record: Record, running: MirroredObject) -> LiveWorkload:
         spec = read_specification(record.body)
@@ -169,6 +171,7 @@ class ClusterObserver:
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
         events = await self._read_events(running.id.namespace)
+        events = tuple(event for event in events if _is_about(event, live, running.id.name))
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
@@ -250,7 +253,9 @@ class ClusterObserver:
         record = self._claims.record(key)
         claims = self._decode(key, CLAIM)
         if record is None:
-            return Observation(key, self._context.location, Health.UNKNOWN) if claims else None
+            # What controllers make names no instance: in a namespace of another one it is not ours.
+            ours = claims and self._applier.owns_namespace(self._desired.namespace_of(key.gvc))
+            return Observation(key, self._context.location, Health.UNKNOWN) if ours else None
         claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
         live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
         health, state = volumeset_state(live)
@@ -264,6 +269,12 @@ def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
         ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
         if ended.get("exitCode"):
             yield status
+
+
+def _is_about(event: KubeObject, live: LiveWorkload, name: str) -> bool:
+    """Whether an event may be about an object of the workload: its pods and their controllers begin with its name."""
+    about = str(event.get("involvedObject", {}).get("name", ""))
+    return about.startswith(name) or any(about == claim["metadata"]["name"] for claim in live.claims)
 
 
 def _is_well(live: LiveWorkload) -> bool:

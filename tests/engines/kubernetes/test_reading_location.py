@@ -91,6 +91,15 @@ def test_replicas_are_shown_where_metrics_fail(cluster: ReadCluster, status: int
     assert [(row.name, row.cpu) for row in cluster.reader.replicas()] == [("web-1", None)]
 
 
+def test_a_request_that_is_cut_off_cuts_no_other(cluster: ReadCluster) -> None:
+    """Requests of the same moment have the same connections to the cluster."""
+    cluster.server.install("PodMetrics")
+    cluster.add_pod("web-1")
+    cluster.server.delay("list pods", 0.3)
+    cluster.server.drop("list pods.metrics.k8s.io")
+    assert [row.name for row in cluster.reader.replicas()] == ["web-1"]
+
+
 def test_replicas_do_not_wait_for_metrics_that_never_come(
     cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ import httpx2
 
 from tests.kubernetes.cluster.client import Client, Object
 
+ROOT_AUTHORITY = "kube-root-ca.crt"
+"""A ConfigMap of each namespace that every pod mounts; it is not asked for, which would double the requests."""
 PLURALS = {"secret": "secrets", "configmap": "configmaps"}
 _REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z0-9]+)\))")
 
@@ -80,8 +82,9 @@ def _list_sources(volume: Object) -> Iterator[tuple[Source, list[str]]]:
     projected = (volume.get("projected") or {}).get("sources") or ()
     for part in (volume, *projected):
         for field, kind in (("secret", "secret"), ("configMap", "configmap")):
-            if reference := part.get(field):
-                name = reference.get("secretName") or reference.get("name")
+            reference = part.get(field) or {}
+            name = reference.get("secretName") or reference.get("name")
+            if name and name != ROOT_AUTHORITY:
                 keys = [entry["key"] for entry in reference.get("items") or ()]
                 yield Source(kind, name, bool(reference.get("optional"))), keys
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = 500
 """Objects in an answer to a list."""
-IN_FLIGHT = 32
+IN_FLIGHT = 16
 """Requests that wait for an answer at once, watches and streams left out."""
 MOST_TRIES = 5
 """How often a request is sent that the server puts off with 429."""
@@ -121,6 +122,18 @@ class RequestBudget:
             await self._clock.sleep(-self._tokens / self._rate)
 
 
+class _Connections(NamedTuple):
+    """The connections for requests, and those for answers that take long."""
+
+    requests: httpx2.AsyncClient
+    streams: httpx2.AsyncClient
+
+    async def close(self) -> None:
+        """End all."""
+        await self.requests.aclose()
+        await self.streams.aclose()
+
+
 class KubeApi:
     """A cluster. Every method raises ClusterError, with the words of the server.
 
@@ -132,17 +145,19 @@ class KubeApi:
         self._clock = clock
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
-        self._http: httpx2.AsyncClient | None = None
+        self._connections: _Connections | None = None
         self._config: SingleConfig | None = None
+        self._users: Counter[_Connections] = Counter()
         self.server = "the cluster"
         """The address of the API server, for people."""
 
-    def _client(self) -> httpx2.AsyncClient:
-        if self._http is None:
+    def _connect(self) -> _Connections:
+        if self._connections is None:
             self._config = load_config(self._settings)
             self.server = self._config.cluster.server
-            self._http = make_client(self._config)
-        return self._http
+            # Each request looks at all connections of its client, and watches would be most of them.
+            self._connections = _Connections(make_client(self._config), make_client(self._config))
+        return self._connections
 
     async def open_websocket(
         self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
@@ -153,7 +168,7 @@ class KubeApi:
         """
         from reconciler.engines.kubernetes.client.websocket import open_websocket
 
-        auth = self._client().auth
+        auth = self._connect().requests.auth
         assert self._config is not None
         try:
             return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
@@ -162,9 +177,29 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+        every = {*self._users, *((self._connections,) if self._connections is not None else ())}
+        self._connections = None
+        for connections in every:
+            await connections.close()
+
+    @asynccontextmanager
+    async def _use_connections(self) -> AsyncIterator[_Connections]:
+        """The connections for one request; those that others replaced meanwhile end with their last request."""
+        connections = self._connect()
+        self._users[connections] += 1
+        try:
+            yield connections
+        finally:
+            self._users[connections] -= 1
+            if not self._users[connections]:
+                del self._users[connections]
+                if connections is not self._connections:
+                    await connections.close()
+
+    def _replace(self, connections: _Connections) -> None:
+        """Read the credentials again for the next request: their file may be newer. Others go on as they are."""
+        if self._connections is connections:
+            self._connections = None
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -340,30 +375,34 @@ class KubeApi:
             if error.code != 429 or attempt == MOST_TRIES:
                 break
             await self._clock.sleep(min(wait or 1.0, LONGEST_WAIT))
-        if error.code == 401:
-            # The file with the credentials may be newer than what was read of it.
-            await self.close()
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        client = self._client()
-        try:
-            return await client.request(method, path, **options)
-        except ConfigError as error:
-            raise explain_unusable(error, self.server) from None
-        except (httpx2.HTTPError, OSError) as error:
-            await self.close()
-            raise explain_no_answer(error, self.server) from None
+        async with self._use_connections() as connections:
+            try:
+                response = await connections.requests.request(method, path, **options)
+            except ConfigError as error:
+                raise explain_unusable(error, self.server) from None
+            except (httpx2.HTTPError, OSError) as error:
+                self._replace(connections)
+                raise explain_no_answer(error, self.server) from None
+            if response.status_code == 401:
+                self._replace(connections)
+            return response
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        client = self._client()
         timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
-            async with client.stream("GET", path, params=params, timeout=timeout) as response:
+            async with (
+                self._use_connections() as connections,
+                connections.streams.stream("GET", path, params=params, timeout=timeout) as response,
+            ):
+                if response.status_code == 401:
+                    self._replace(connections)
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)

@@ -1,0 +1,217 @@
+"""Drift of objects on a cluster: what others change is noticed and mended, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.engines.protocol import Result
+from reconciler.planning.plan import Action
+from reconciler.reasons import Reason
+from tests.engines.kubernetes.engine_kit import (
+    BODY,
+    NAME,
+    SPACE,
+    WEB,
+    ClusterHarness,
+    change_body,
+    engine_on_fake,
+    make_step,
+)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
+    with engine_on_fake(tmp_path) as harness:
+        yield harness
+
+
+def start_web(harness: ClusterHarness) -> None:
+    assert harness.apply_web().result is Result.APPLIED
+    harness.wait_for_health()
+
+
+def has_drift(harness: ClusterHarness) -> bool:
+    """Whether the workload is missing, or is not as it was applied."""
+    seen = harness.see().get(WEB)
+    return seen is None or seen.digest == ""
+
+
+def assert_no_drift(harness: ClusterHarness, version: int = 1) -> None:
+    """The digest is observed, and another step sends no change."""
+    harness.catch_up()
+    assert harness.see_web().digest == f"digest-{version}"
+    harness.server.clear_requests()
+
+
+def pod_template(harness: ClusterHarness) -> dict[str, Any]:
+    template: dict[str, Any] = harness.server.object("Deployment", NAME, SPACE)["spec"]["template"]
+    return template
+
+
+def test_a_second_step_writes_nothing(harness: ClusterHarness) -> None:
+    start_web(harness)
+    assert_no_drift(harness)
+    harness.apply_web()
+    assert harness.writes() == []
+
+
+def test_quantities_written_otherwise_are_no_drift(harness: ClusterHarness) -> None:
+    start_web(harness)
+    harness.apply_web(2, cpu="1", memory="1Gi")
+    assert_no_drift(harness, 2)
+    before = harness.server.object("Deployment", NAME, SPACE)["metadata"]["generation"]
+    harness.apply_web(2, cpu="1", memory="1Gi")
+    assert harness.writes() == []
+    assert harness.server.object("Deployment", NAME, SPACE)["metadata"]["generation"] == before
+
+
+def test_an_injected_sidecar_is_no_drift(harness: ClusterHarness) -> None:
+    def inject(value: dict[str, Any]) -> None:
+        value["metadata"].setdefault("annotations", {})["mesh.example/injected"] = "true"
+        if value["kind"] == "Deployment":
+            containers = value["spec"]["template"]["spec"]["containers"]
+            if all(container["name"] != "mesh" for container in containers):
+                containers.append({"name": "mesh", "image": "mesh:1"})
+
+    harness.server.admission.mutate("*", inject)
+    start_web(harness)
+    assert_no_drift(harness)
+    harness.apply_web()
+    assert harness.writes() == []
+    assert [container["name"] for container in pod_template(harness)["spec"]["containers"]] == ["main", "mesh"]
+
+
+def test_an_autoscaler_that_moves_replicas_is_no_drift(harness: ClusterHarness) -> None:
+    harness.server.install("PodMetrics")
+    harness.begin_anew()
+    body = change_body()
+    body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 5}
+    harness.apply(make_step(body))
+    harness.wait_for_health()
+    harness.server.patch(
+        "Deployment", NAME, SPACE, {"spec": {"replicas": 4}}, manager="kube-controller-manager", subresource="scale"
+    )
+    harness.wait_for_health()
+    assert_no_drift(harness)
+    harness.apply(make_step(body))
+    assert harness.writes() == []
+    assert harness.server.object("Deployment", NAME, SPACE)["spec"]["replicas"] == 4
+
+
+def test_empty_lists_and_maps_are_no_drift(harness: ClusterHarness) -> None:
+    body = change_body(env=[], args=[], volumes=[])
+    body["tags"] = {}
+    harness.apply(make_step(body))
+    harness.wait_for_health()
+    assert_no_drift(harness)
+    harness.apply(make_step(body))
+    assert harness.writes() == []
+
+
+def test_a_field_that_the_manifest_loses_goes_on_the_cluster(harness: ClusterHarness) -> None:
+    assert harness.apply_web(command="serve", args=["--all"]).result is Result.APPLIED
+    harness.wait_for_health()
+    assert pod_template(harness)["spec"]["containers"][0]["args"] == ["--all"]
+    harness.apply_web(2, args=None, env=[{"name": "B", "value": "2"}])
+    container = pod_template(harness)["spec"]["containers"][0]
+    assert "args" not in container
+    assert "command" not in container
+    assert "A" not in {entry["name"] for entry in container["env"]}
+    harness.wait_for_health()
+    assert_no_drift(harness, 2)
+
+
+def test_a_workload_that_loses_its_ports_loses_its_service(harness: ClusterHarness) -> None:
+    start_web(harness)
+    assert NAME in harness.names("Service")
+    harness.apply_web(2, ports=None)
+    assert NAME not in harness.names("Service")
+    harness.wait_for_health()
+    assert_no_drift(harness, 2)
+    harness.apply_web(3)
+    assert NAME in harness.names("Service")
+
+
+def test_a_headless_service_becomes_one_with_an_address_and_back(harness: ClusterHarness) -> None:
+    stateful = change_body()
+    stateful["spec"]["type"] = "stateful"
+    for version, body in enumerate((BODY, stateful, BODY), 1):
+        action = Action.UPDATE if version == 1 else Action.REPLACE
+        harness.until(
+            lambda body=body, version=version, action=action: (
+                harness.apply(make_step(body, version, action))[WEB].result is Result.APPLIED
+            )
+        )
+        harness.wait_for_health()
+        headless = harness.server.object("Service", NAME, SPACE)["spec"].get("clusterIP") == "None"
+        assert headless == (version == 2)
+        assert_no_drift(harness, version)
+
+
+def test_an_edited_image_is_a_conflict_that_names_the_manager(harness: ClusterHarness) -> None:
+    start_web(harness)
+    edited = deepcopy(harness.server.object("Deployment", NAME, SPACE))
+    edited["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:evil"
+    harness.server.update(edited)
+    harness.until(lambda: has_drift(harness), "the drift is noticed")
+    outcome = harness.apply_web()
+    assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.FIELD_CONFLICT)
+    assert "kubectl-edit" in outcome.message
+    assert pod_template(harness)["spec"]["containers"][0]["image"] == "nginx:evil"
+
+
+def test_a_conflict_is_forced_only_for_fields_of_the_settings(tmp_path: Path) -> None:
+    patterns = ('.spec.template.spec.containers[name="main"].image',)
+    with engine_on_fake(tmp_path, force_conflicts=patterns) as harness:
+        start_web(harness)
+        edited = deepcopy(harness.server.object("Deployment", NAME, SPACE))
+        edited["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:evil"
+        harness.server.update(edited)
+        harness.until(lambda: has_drift(harness), "the drift is noticed")
+        assert harness.apply_web().result is Result.APPLIED
+        assert pod_template(harness)["spec"]["containers"][0]["image"] == "docker.io/library/nginx:1"
+        harness.wait_for_health()
+        assert_no_drift(harness)
+        harness.server.patch("Deployment", NAME, SPACE, {"spec": {"minReadySeconds": 7, "replicas": 1}})
+        harness.until(lambda: has_drift(harness), "the drift is noticed")
+        assert harness.apply_web().reason is Reason.FIELD_CONFLICT
+
+
+@pytest.mark.parametrize("kind", ["Service", "Deployment", "ServiceAccount", "NetworkPolicy", "Secret"])
+def test_a_deleted_object_is_made_again(harness: ClusterHarness, kind: str) -> None:
+    start_web(harness)
+    name = next(name for name in harness.names(kind) if NAME in name)
+    harness.server.delete(kind, name, SPACE)
+    harness.until(lambda: has_drift(harness), "the drift is noticed")
+    assert harness.apply_web().result is Result.APPLIED
+    assert name in harness.names(kind)
+    harness.wait_for_health()
+    assert_no_drift(harness)
+
+
+def test_a_deleted_policy_of_the_namespace_is_made_again(harness: ClusterHarness) -> None:
+    start_web(harness)
+    harness.server.delete("NetworkPolicy", "reconciler.default-deny", SPACE)
+    harness.until(lambda: has_drift(harness), "the drift is noticed")
+    harness.apply_web()
+    assert "reconciler.default-deny" in harness.names("NetworkPolicy")
+    assert_no_drift(harness)
+
+
+@pytest.mark.parametrize("kind", ["Service", "Deployment", "NetworkPolicy"])
+@pytest.mark.parametrize("label", ["reconciler.dev/instance", "reconciler.dev/location", "app.kubernetes.io/name"])
+def test_a_removed_label_is_set_again(harness: ClusterHarness, kind: str, label: str) -> None:
+    start_web(harness)
+    name = next(name for name in harness.names(kind) if NAME in name)
+    harness.server.patch(kind, name, SPACE, {"metadata": {"labels": {label: None}}})
+    harness.until(lambda: has_drift(harness), "the drift is noticed")
+    outcome = harness.apply_web()
+    assert (outcome.result, outcome.message) == (Result.APPLIED, "")
+    assert label in harness.server.object(kind, name, SPACE)["metadata"]["labels"]
+    harness.wait_for_health()
+    assert_no_drift(harness)
