@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.engines.kubernetes.access import list_rights, render_access
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
-from tests.support.command_sandbox import SETTINGS, CommandSandbox
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 
 PASSWORD = "not-a-real-password"
 
@@ -100,3 +100,14 @@ def test_doctor_names_missing_rights_and_a_cluster_that_is_down(sandbox: Command
     assert result.code == 1
     assert "does not answer" in result.out
     server.start()
+
+
+def test_a_plan_foresees_what_the_cluster_will_not_enforce(sandbox: CommandSandbox) -> None:
+    manifest = workload("slow").replace(
+        "spec:", "spec:\n  defaultOptions: {autoscaling: {metric: latency, target: 50}}"
+    )
+    sandbox.commit({"shop/slow.yaml": manifest})
+    result = sandbox.run("plan")
+    assert "workload/shop/slow" in result.out
+    assert "latency" in result.out
+    sandbox.commit({"shop/slow.yaml": None})

@@ -28,12 +28,7 @@ def render_location(
 
     A token that only the cluster has is another one here. Raises EngineError and NotFoundError.
     """
-    context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
-    cluster = settings.locations[location].cluster
-    owner = make_owner(settings.org, location, cluster)
-    mirror = ClusterMirror(KubeApi(cluster, context.clock), owner, context.clock, lambda _key: None)
-    desired = DesiredObjects(context, cluster, owner, mirror)
-    desired.read_domains()
+    desired = make_desired(settings, records, location, reveal)
     gvcs: set[str] = set()
     for record in records.applied.items_at(location, settings.locations[location].engine):
         key = record.key
@@ -46,6 +41,17 @@ def render_location(
         yield RenderedObjects(key, desired.render_workload(applied).objects)
     if not gvcs:
         raise NotFoundError(f"nothing is recorded at {location} that has objects on a cluster")
+
+
+def make_desired(settings: Settings, records: Records, location: str, reveal: SecretReader) -> DesiredObjects:
+    """What renders for ``location``, as if its cluster had nothing yet. Nothing is asked of it."""
+    context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
+    cluster = settings.locations[location].cluster
+    owner = make_owner(settings.org, location, cluster)
+    mirror = ClusterMirror(KubeApi(cluster, context.clock), owner, context.clock, lambda _key: None)
+    desired = DesiredObjects(context, cluster, owner, mirror)
+    desired.read_domains()
+    return desired
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:

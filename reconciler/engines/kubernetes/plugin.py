@@ -8,15 +8,16 @@ from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.settings import ClusterSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
-    from reconciler.engines.plugin import RenderedObjects
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, RenderedObjects
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.model.key import Key
+    from reconciler.planning.plan import Step
     from reconciler.records.store import Records
     from reconciler.settings import Settings
 
@@ -43,6 +44,23 @@ class KubernetesPlugin:
         """The locations whose settings name a cluster, also where they bind them to another engine now."""
         plain = ClusterSettings()
         return sorted(name for name, bound in settings.locations.items() if bound.cluster != plain)
+
+    def foresee_limitations(
+        self, settings: Settings, records: Records, steps: Iterable[Step]
+    ) -> Sequence[ForeseenLimitation]:
+        """The limitations that ``steps`` add to those of the recorded workloads."""
+        from reconciler.engines.kubernetes.foreseen import foresee_limitations
+
+        return foresee_limitations(settings, records, steps, ENGINE)
+
+    def foresee_stops(
+        self,
+        settings: Settings,  # noqa: ARG002
+        records: Records,  # noqa: ARG002
+        steps: Iterable[Step],  # noqa: ARG002
+    ) -> Sequence[ForeseenStop]:
+        """None: what a cluster stops while a volume grows, its driver decides."""
+        return ()
 
     def render(
         self,
