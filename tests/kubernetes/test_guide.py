@@ -40,6 +40,6 @@ def test_the_first_session_deploys_a_workload(tmp_path: Path) -> None:
 def test_the_page_explains_every_refusal_of_a_cluster() -> None:
     code = "".join(path.read_text() for path in (ROOT / "reconciler/engines/kubernetes/client").glob("*.py"))
     named = {Reason[name] for name in re.findall(r"\bReason\.([A-Z_]+)", code)}
-    elsewhere = {Reason.NOT_FOUND, Reason.EXEC_FAILED, Reason.NOT_RUNNING}
+    of_commands = {Reason.NOT_FOUND, Reason.EXEC_FAILED, Reason.NOT_RUNNING}
     assert Reason.QUOTA_EXCEEDED in named
-    assert named - set(REASONS) - elsewhere == set()
+    assert named - set(REASONS) - of_commands == set()
