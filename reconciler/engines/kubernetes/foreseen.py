@@ -22,7 +22,7 @@ def foresee_limitations(
 ) -> list[ForeseenLimitation]:
     """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share it.
 
-    What the cluster serves is not asked, so that a plan needs no cluster: what only some clusters have counts as absent.
+    The cluster is not asked, so that a plan does not need it: what only some clusters serve counts as absent.
     """
     places = {name for name, bound in settings.locations.items() if bound.engine == engine}
     rendering = {name: make_desired(settings, records, name, _hide_secret) for name in sorted(places)}
