@@ -66,17 +66,16 @@ def make_step(body: dict[str, Any], version: int = 1, action: Action = Action.UP
     return step(f"workload/shop/{body['name']}", action=action, version=version, body=body, engine="kubernetes")
 
 
-class ClusterHarness(ExecutorHarness):
-    """The engine of ``location`` on ``server``; ``secrets`` are the values that its manifests may use."""
+class EngineHarness(ExecutorHarness):
+    """The engine of ``location`` on a cluster; ``secrets`` are the values that its manifests may use."""
 
-    def __init__(self, path: Path, server: FakeApiServer, location: str = "here", **cluster: Any) -> None:
+    def __init__(self, path: Path, kubeconfig: Path, location: str = "here", **cluster: Any) -> None:
         path.mkdir(parents=True, exist_ok=True)
         super().__init__(path, SystemClock(), retry=RetryPolicy(base=0.01, cap=0.05, attempts=2))
-        self.server = server
         self.path = path
         self.location = location
         self.secrets: dict[str, SecretValue] = {}
-        self.bound = ClusterSettings(kubeconfig=server.kubeconfig, **cluster)
+        self.bound = ClusterSettings(kubeconfig=kubeconfig, **cluster)
         self._runner = asyncio.Runner()
         self.engine = self._make_engine()
 
@@ -148,6 +147,18 @@ class ClusterHarness(ExecutorHarness):
         """Return once all is well, and the watches have shown all that was written."""
         self.until(lambda: all(seen.health.is_good for seen in self.see().values()), "all is well")
         self.catch_up()
+
+    def catch_up(self) -> None:
+        """Let the watches show what was written."""
+        self.rest(0.3)
+
+
+class ClusterHarness(EngineHarness):
+    """The engine of ``location`` on a fake cluster."""
+
+    def __init__(self, path: Path, server: FakeApiServer, location: str = "here", **cluster: Any) -> None:
+        self.server = server
+        super().__init__(path, server.kubeconfig, location, **cluster)
 
     def catch_up(self) -> None:
         """Return once the mirror has what the server has, of all kinds of the namespace that are watched."""
