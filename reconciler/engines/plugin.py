@@ -130,6 +130,13 @@ class SupportsRendering(EnginePlugin, Protocol):
 
 
 @runtime_checkable
+class SupportsHolds(EnginePlugin, Protocol):
+    """A plugin whose engine lets requests wait while an operator holds them."""
+
+    holds_requests: bool
+
+
+@runtime_checkable
 class SupportsHostPrograms(EnginePlugin, Protocol):
     """A plugin whose engine can run programs of its host in place of images."""
 
@@ -162,9 +169,19 @@ def runs_workloads(name: str) -> bool:
     return plugin is not None and plugin.runs_workloads
 
 
-def name_running_engines() -> str:
-    """The engines that run workloads, for a sentence: ``host``."""
-    return " or ".join(plugin.name for plugin in list_plugins() if plugin.runs_workloads)
+def is_running_engine(plugin: EnginePlugin) -> bool:
+    """Whether something runs at the locations of an engine."""
+    return plugin.runs_workloads
+
+
+def is_holding_engine(plugin: EnginePlugin) -> bool:
+    """Whether requests can wait at the locations of an engine."""
+    return isinstance(plugin, SupportsHolds) and plugin.holds_requests
+
+
+def name_engines(takes: Callable[[EnginePlugin], bool] = is_running_engine) -> str:
+    """The engines that ``takes`` accepts, for a sentence: ``host or kubernetes``."""
+    return " or ".join(plugin.name for plugin in list_plugins() if takes(plugin))
 
 
 def make_reader(settings: Settings, location: str) -> LocationReader:
