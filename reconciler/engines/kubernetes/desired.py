@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +34,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     VERSION,
     build_metadata,
     claim_template_name,
+    shared_name,
     token_secret_name,
     workload_name,
 )
@@ -60,6 +62,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
+_SALT = "salt"
 
 
 class AppliedResource(NamedTuple):
@@ -152,7 +155,8 @@ class DesiredObjects:
 
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""
-        return render_namespace(self._namespace_inputs(gvc))
+        inputs = self._namespace_inputs(gvc)
+        return [*render_namespace(inputs), *([_render_salt(inputs)] if inputs.pull_secrets else ())]
 
     def _namespace_inputs(self, gvc: str) -> NamespaceInputs:
         key = Key(Kind.GVC, "", gvc)
@@ -168,9 +172,17 @@ class DesiredObjects:
             features=self.features,
             options=self.options,
             reveal=self._context.secrets,
-            salt=self._context.records.secret_key,
+            salt=self._salt_of(key),
             pull_secrets=tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in links),
         )
+
+    def _salt_of(self, gvc: Key) -> bytes:
+        """What names of pull secrets depend on; the cluster keeps it, so that lost records restart no pod."""
+        target = ObjectId(SECRET, self.namespace_of(gvc.name), shared_name(_SALT))
+        stored = self._mirror.get(target)
+        if stored is not None and stored.key == gvc:
+            return base64.b64decode((stored.decode().get("data") or {}).get(_SALT, ""))
+        return blake2b(str(target).encode(), key=self._context.records.secret_key[:64]).digest()
 
     def render_workload(self, applied: AppliedResource) -> RenderedWorkload:
         """The objects of a workload. Raises EngineError and RecordsError."""
@@ -312,6 +324,12 @@ class DesiredObjects:
         if count > int(done):
             mark = str(int(mark or 0) + 1) if not mark or mark.isdecimal() else "1"
         return count, mark
+
+
+def _render_salt(inputs: NamespaceInputs) -> KubeObject:
+    metadata = build_metadata(inputs.owner, inputs.org, inputs.namespace, shared_name(_SALT))
+    content = base64.b64encode(inputs.salt).decode()
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {_SALT: content}, "immutable": True}
 
 
 def _platform_settings(context: EngineContext) -> PlatformSettings:

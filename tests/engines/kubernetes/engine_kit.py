@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.kubernetes.engine import KubernetesEngine
 from reconciler.engines.protocol import Observation, Outcome
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue
+from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.settings import ClusterSettings, LocationSettings, Settings
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
@@ -96,6 +98,12 @@ class EngineHarness(ExecutorHarness):
     def open(self) -> None:
         """Open the engine."""
         self.do(self.engine.open())
+
+    def record_gvc(self, **body: Any) -> None:
+        """Record the GVC ``shop``, as a run does before the steps of its workloads."""
+        content = json.dumps({"kind": "gvc", "name": SPACE, **body}).encode()
+        key = Key(Kind.GVC, "", SPACE)
+        self.records.applied.put(Record(key, "", "main", "digest", content, 1, "", Health.RECORDED))
 
     def begin_anew(self) -> None:
         """Another engine, as after a restart of the daemon."""
