@@ -381,7 +381,7 @@ class KubernetesEngine:
             return True
 
     def _report_failure(self, key: Key, message: str) -> None:
-        """Report that a refresh failed, once for each message."""
+        """Report that something that no step asked for failed, once for each message."""
         if self._failures.get(key) != message:
             self._failures[key] = message
             self._report(key, Reason.WORKLOAD_ERROR, message)
@@ -399,7 +399,7 @@ class KubernetesEngine:
                 if not await self._applier.delete(key):
                     return
             except EngineError as error:
-                self._report(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+                self._report_failure(key, f"{error.reason}: {error}")
             except Exception as error:  # noqa: BLE001 - a bug with one workload must not let the others run on
                 self._report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
                 return
