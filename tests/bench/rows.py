@@ -8,6 +8,7 @@ from statistics import median
 
 from tests.bench import large_gvc, peers
 from tests.bench.api_rows import api
+from tests.bench.cluster_rows import cluster
 from tests.bench.command_rows import THOUSANDS, asked
 from tests.bench.containers import containers
 from tests.bench.cron_rows import cron
@@ -238,6 +239,7 @@ _ALL = (
     api,
     platform,
     cron,
+    cluster,
     containers,
     dataplane,
 )

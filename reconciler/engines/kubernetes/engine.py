@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -246,6 +246,10 @@ class KubernetesEngine:
     def _lock(self, key: Key) -> asyncio.Lock:
         """Only one change of a resource is under way at a time: a step, a refresh, a sweep or a command."""
         return self._locks.setdefault(key, asyncio.Lock())
+
+    def list_mirrored(self, kind: ObjectKind) -> Iterator[MirroredObject]:
+        """The objects of a kind that belong to the location, as the watch shows them."""
+        return self._mirror.of_kind(kind)
 
     def domains(self) -> Mapping[Key, DomainReport] | None:
         """What is served of the domains that lead to workloads here; None until the cluster is known."""
