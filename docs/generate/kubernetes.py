@@ -13,6 +13,7 @@ from docs.generate.hosted import collect_texts
 from docs.generate.tables import default, fields, meaning, table
 from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.kubernetes.access import Right, list_rights, render_access
+from reconciler.engines.kubernetes.engine import DISCOVERY_SECONDS
 from reconciler.engines.kubernetes.mirror import LAST_RETRY, STALE_SECONDS
 from reconciler.engines.kubernetes.rendering.containers import DRAIN_SECONDS, TOTAL_SECONDS
 from reconciler.reasons import Reason, Use
@@ -43,6 +44,7 @@ _WHOLE_FAULT = "A route of the domain … …."
 def page() -> str:
     """The text of the page. Raises KeyError if the template names an unknown fact."""
     facts = {
+        "discovery": f"{DISCOVERY_SECONDS:g}",
         "drain": str(DRAIN_SECONDS),
         "total": str(TOTAL_SECONDS),
         "stale": f"{STALE_SECONDS / 60:g}",

@@ -43,6 +43,8 @@ ORDER = (
     "exec",
     "history",
     "drift",
+    "render",
+    "eject",
     "edit",
     "patch",
     "tag",

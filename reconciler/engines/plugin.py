@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -98,6 +98,44 @@ class SupportsDoctor(EnginePlugin, Protocol):
         """
 
 
+class RenderedObjects(NamedTuple):
+    """What an engine has at its location for a resource, as another tool reads it: objects in plain JSON values."""
+
+    key: Key
+    objects: list[dict[str, Any]]
+
+
+@runtime_checkable
+class SupportsRendering(EnginePlugin, Protocol):
+    """A plugin whose engine applies objects that other tools can apply, too."""
+
+    def render(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        reveal: SecretReader,
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """The objects of the recorded resources at ``location`` that ``takes`` accepts, in the order to apply.
+
+        Raises EngineError and NotFoundError.
+        """
+
+    def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """``objects`` without secret data."""
+
+    def render_access(self, namespace: str, account: str) -> list[dict[str, Any]]:
+        """The objects that give an account the rights that the engine needs."""
+
+
+@runtime_checkable
+class SupportsHolds(EnginePlugin, Protocol):
+    """A plugin whose engine lets requests wait while an operator holds them."""
+
+    holds_requests: bool
+
+
 @runtime_checkable
 class SupportsHostPrograms(EnginePlugin, Protocol):
     """A plugin whose engine can run programs of its host in place of images."""
@@ -131,9 +169,19 @@ def runs_workloads(name: str) -> bool:
     return plugin is not None and plugin.runs_workloads
 
 
-def name_running_engines() -> str:
-    """The engines that run workloads, for a sentence: ``host``."""
-    return " or ".join(plugin.name for plugin in list_plugins() if plugin.runs_workloads)
+def is_running_engine(plugin: EnginePlugin) -> bool:
+    """Whether something runs at the locations of an engine."""
+    return plugin.runs_workloads
+
+
+def is_holding_engine(plugin: EnginePlugin) -> bool:
+    """Whether requests can wait at the locations of an engine."""
+    return isinstance(plugin, SupportsHolds) and plugin.holds_requests
+
+
+def name_engines(takes: Callable[[EnginePlugin], bool] = is_running_engine) -> str:
+    """The engines that ``takes`` accepts, for a sentence: ``host or kubernetes``."""
+    return " or ".join(plugin.name for plugin in list_plugins() if takes(plugin))
 
 
 def make_reader(settings: Settings, location: str) -> LocationReader:

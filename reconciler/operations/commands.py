@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
-from reconciler.engines.plugin import name_running_engines, runs_workloads
+from reconciler.engines.plugin import EnginePlugin, find_plugin, is_holding_engine, is_running_engine, name_engines
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
@@ -135,7 +135,7 @@ class OperatorCommands:
         """Make new requests to ``key`` wait for ``seconds``; replaces an earlier hold."""
         if not 0 < seconds <= LONGEST_HOLD:
             raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
-        [record, *_] = running_here(self._settings, self._records, key, "requests to hold")
+        [record, *_] = running_here(self._settings, self._records, key, "requests to hold", is_holding_engine)
         if not any(container.ports for container in read_specification(record.body).containers):
             raise RefusedError(f"{key} declares no port: no requests reach it")
         until = self._clock.now() + seconds
@@ -263,8 +263,17 @@ def _reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def running_here(settings: Settings, records: Records, key: Key, what: str) -> list[Record]:
-    """The records of ``key`` at locations where it has ``what`` ("replicas to restart"). Raises RefusedError."""
+def running_here(
+    settings: Settings,
+    records: Records,
+    key: Key,
+    what: str,
+    takes: Callable[[EnginePlugin], bool] = is_running_engine,
+) -> list[Record]:
+    """The records of ``key`` at locations where it has ``what`` ("replicas to restart"). Raises RefusedError.
+
+    ``takes`` accepts the engines that can have it.
+    """
     nothing = f"there is nothing to {what.split()[-1]}"
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have {what}")
@@ -275,11 +284,9 @@ def running_here(settings: Settings, records: Records, key: Key, what: str) -> l
     spec = read_specification(applied[0].body)
     if spec.type == "cron":
         raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no {what}")
-    here = [record for record in applied if _runs_here(settings, record)]
+    here = [record for record in applied if _runs_here(settings, record, takes)]
     if not here:
-        raise RefusedError(
-            f"{key} runs nowhere with the engine {name_running_engines()}; {_describe_locations(applied)}"
-        )
+        raise RefusedError(f"{key} runs nowhere with the engine {name_engines(takes)}; {_describe_locations(applied)}")
     running = [record for record in here if not options_at(spec, record.location).suspend]
     if not running:
         raise RefusedError(f"{key} is stopped by `suspend` in its options; {nothing}")
@@ -292,9 +299,9 @@ def _check_suspended(records: Records, key: Key, source: str) -> None:
             raise RefusedError(f"{name} is suspended; resume it first: reconciler resume {name}")
 
 
-def _runs_here(settings: Settings, record: Record) -> bool:
-    bound = settings.locations.get(record.location)
-    return bound is not None and bound.engine == record.engine and runs_workloads(record.engine)
+def _runs_here(settings: Settings, record: Record, takes: Callable[[EnginePlugin], bool]) -> bool:
+    bound, plugin = settings.locations.get(record.location), find_plugin(record.engine)
+    return bound is not None and bound.engine == record.engine and plugin is not None and takes(plugin)
 
 
 def _describe_locations(records: tuple[Record, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from reconciler.engines.plugin import make_reader, name_running_engines, runs_workloads
+from reconciler.engines.plugin import make_reader, name_engines, runs_workloads
 from reconciler.engines.reading import (
     ContainerRow,
     ExecTarget,
@@ -87,7 +87,7 @@ def _why_no_replica(records: Records, key: Key, location: str) -> str:
         return f"{key} has no replica now; see: reconciler describe {key}"
     places = ", ".join(f"{record.location} ({record.engine})" for record in applied)
     where = f"it is at {places}" if places else "it is at no location that this host binds"
-    return f"{key} runs nowhere with the engine {name_running_engines()}; {where}"
+    return f"{key} runs nowhere with the engine {name_engines()}; {where}"
 
 
 def _find_replica(key: Key, rows: Sequence[ReplicaRow], name: str) -> ReplicaRow:

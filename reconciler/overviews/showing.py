@@ -108,10 +108,10 @@ def show_replicas(rows: Sequence[ReplicaRow], colour: bool) -> str:
 
 def note_locations(reader: ReplicaReader) -> Iterator[str]:
     """A line if no replica can run here, and one for each location that did not answer."""
-    from reconciler.engines.plugin import name_running_engines
+    from reconciler.engines.plugin import name_engines
 
     if not reader.has_locations:
-        yield f"the settings bind no location to the engine {name_running_engines()}"
+        yield f"the settings bind no location to the engine {name_engines()}"
     for location, fault in sorted(reader.faults.items()):
         yield f"the replicas at {location} are missing: {fault}"
 

@@ -27,7 +27,21 @@ HERE = {
 ON_FILES = frozenset({"convert", "diff", "explain", "import", "rules", "secret", "validate"})
 """Commands of `reconciler` that need no daemon: they work on the files of whoever calls them."""
 ON_THE_HOST = frozenset(
-    {"adopt", "apply", "backup", "command", "doctor", "edit", "orphan", "patch", "restore", "run", "volume"}
+    {
+        "adopt",
+        "apply",
+        "backup",
+        "command",
+        "doctor",
+        "edit",
+        "eject",
+        "orphan",
+        "patch",
+        "render",
+        "restore",
+        "run",
+        "volume",
+    }
 )
 """Commands of `reconciler` that only the host of the daemon has."""
 

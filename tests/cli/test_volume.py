@@ -22,9 +22,9 @@ def run(path: Path, settings: str, *words: str) -> CommandResult:
     ("settings", "words", "message"),
     [
         (HOSTS, (KEY, "nightly"), "the settings have no `snapshots.export.restic` to import from"),
-        (SETTINGS + EXPORT, (KEY, "nightly"), "locations with the engine host: none"),
+        (SETTINGS + EXPORT, (KEY, "nightly"), "locations that can do this: none"),
         (HOSTS + EXPORT, (KEY, "nightly"), "name one of here, there with --location"),
-        (HOSTS + EXPORT, (KEY, "nightly", "--location", "mars"), "locations with the engine host: here, there"),
+        (HOSTS + EXPORT, (KEY, "nightly", "--location", "mars"), "locations that can do this: here, there"),
         (HOSTS + EXPORT, ("workload/shop/web", "nightly"), "workload/shop/web is no volume set; only volume sets have"),
     ],
 )

@@ -110,7 +110,7 @@ def lay_mines(death: Death) -> None:
     _around(Database, "write", commit("commit"), commit("committed"))
     _around(Recorder, "begin", nothing, lambda jobs: death.at("begin") if jobs else None)
     _around(Recorder, "write", nothing, lambda ended: death.at("write") if ended else None)
-    for move in ("_moved", "_created"):
+    for move in ("_move_ref", "_create_ref"):
         _around(StatusBranch, move, lambda *_: death.at("move"), lambda *_: death.at("moved"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.service import Api
-from reconciler.engines.plugin import list_engines, name_running_engines
+from reconciler.engines.plugin import list_engines, name_engines
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key
 from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
@@ -123,5 +123,5 @@ def test_what_it_lacks_is_a_sentence(sandbox: CommandSandbox) -> None:
 
 
 def test_it_is_gone_again_afterwards() -> None:
-    assert list_engines() == ("host", "recorded")
-    assert name_running_engines() == "host"
+    assert list_engines() == ("host", "kubernetes", "recorded")
+    assert name_engines() == "host"

@@ -25,7 +25,7 @@ KUBECTL = """#!/bin/sh
 exec {program} kubectl "$@"
 """
 EXAMPLE = str(ROOT / "examples" / "kubernetes")
-NAMESPACE = "reconciler"
+NAMESPACE, ACCOUNT = "reconciler", "reconciler"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/reconciler-0"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 FORBIDDEN = (
@@ -78,15 +78,15 @@ def test_the_pod_of_the_daemon_runs(deployed: Cluster) -> None:
         return answer.json() if answer.is_success and answer.json()["status"].get("phase") == "Running" else None
 
     pod = deployed.wait_for(read, "the pod of the daemon runs", seconds=40.0)
-    assert pod["spec"]["serviceAccountName"] == "reconciler"
+    assert pod["spec"]["serviceAccountName"] == ACCOUNT
     again = deployed.kubectl("apply", "-k", EXAMPLE, "--dry-run=server").splitlines()
     assert len(again) == 6
     assert [line for line in again if "created" in line] == []
 
 
 def test_the_account_of_the_daemon_has_every_right_that_it_uses_and_no_more(deployed: Cluster) -> None:
-    deployed.wait_for(lambda: deployed.api.get(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/reconciler").is_success)
-    token = deployed.token_of(NAMESPACE, "reconciler")
+    deployed.wait_for(lambda: deployed.api.get(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}").is_success)
+    token = deployed.token_of(NAMESPACE, ACCOUNT)
     # The server learns of a role by a watch, a moment later.
     namespaces = {"verb": "list", "group": "", "resource": "namespaces"}
     deployed.wait_for(lambda: ask(deployed, token, namespaces), seconds=20.0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
+from docs.generate.kubernetes import REASONS
+from reconciler.reasons import Reason
 from tests.docs.shell import blocks, typed
 from tests.kubernetes.api_server import fake_api_server
 from tests.project.tree import ROOT
@@ -32,3 +35,11 @@ def test_the_first_session_deploys_a_workload(tmp_path: Path) -> None:
         printed = typed(read_session(), tmp_path, tmp_path, PATH=path, FAKE_KUBECONFIG=str(server.kubeconfig))
     assert "workload/shop/web" in printed
     assert "Healthy" in printed
+
+
+def test_the_page_explains_every_refusal_of_a_cluster() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "reconciler/engines/kubernetes/client").glob("*.py"))
+    named = {Reason[name] for name in re.findall(r"\bReason\.([A-Z_]+)", code)}
+    of_commands = {Reason.NOT_FOUND, Reason.EXEC_FAILED, Reason.NOT_RUNNING}
+    assert Reason.QUOTA_EXCEEDED in named
+    assert named - set(REASONS) - of_commands == set()

@@ -45,6 +45,7 @@ def command(settings_file: Path, key: Key, seconds: float | None, reason: str, r
 
 def _await_confirmation(settings_file: Path, key: Key) -> str:
     """``in force at here``, once each location has reported it by an event. Raises RefusedError after 15 seconds."""
+    from reconciler.engines.plugin import is_holding_engine
     from reconciler.errors import RefusedError
     from reconciler.operations.commands import running_here
     from reconciler.reasons import Reason
@@ -54,7 +55,10 @@ def _await_confirmation(settings_file: Path, key: Key) -> str:
     while True:
         # A reader without access to the records gets copies of them, so they are opened anew.
         with closing(read_records(settings)) as records:
-            places = {record.location for record in running_here(settings, records, key, "requests to hold")}
+            places = {
+                record.location
+                for record in running_here(settings, records, key, "requests to hold", is_holding_engine)
+            }
             since = max(
                 (traffic_hold.at for traffic_hold in records.traffic_holds.all() if traffic_hold.key == key),
                 default=0.0,

@@ -116,7 +116,7 @@ def _find_reader(settings: Settings, key: Key, location: str) -> SupportsSnapsho
 
     Raises UsageError if there is none, or several and ``location`` names none.
     """
-    from reconciler.engines.plugin import make_readers, name_running_engines
+    from reconciler.engines.plugin import make_readers
     from reconciler.engines.reading import SupportsSnapshotMoves
     from reconciler.model.key import Kind
 
@@ -128,7 +128,7 @@ def _find_reader(settings: Settings, key: Key, location: str) -> SupportsSnapsho
         if isinstance(make_reader, SupportsSnapshotMoves)
     }
     if location not in ("", *moveses) or not moveses:
-        raise UsageError(f"locations with the engine {name_running_engines()}: {', '.join(moveses) or 'none'}")
+        raise UsageError(f"locations that can do this: {', '.join(moveses) or 'none'}")
     if not location and len(moveses) > 1:
         raise UsageError(f"name one of {', '.join(moveses)} with --location")
     return moveses[location or next(iter(moveses))]

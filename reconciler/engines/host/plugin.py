@@ -24,6 +24,7 @@ class HostPlugin:
 
     name = ENGINE
     runs_workloads = True
+    holds_requests = True
 
     def make(self, context: EngineContext) -> Engine:
         """The engine of one location, with the runtimes that it has there."""

@@ -55,7 +55,7 @@ from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import Specification, Workload, mounted_volumesets
+from reconciler.model.kinds.workload import Specification, Workload, mounted_volumesets, read_specification
 from reconciler.model.platform import ADOPT
 from reconciler.model.record import Record
 from reconciler.reasons import Reason
@@ -186,32 +186,15 @@ class DesiredObjects:
 
     def render_workload(self, applied: AppliedResource) -> RenderedWorkload:
         """The objects of a workload. Raises EngineError and RecordsError."""
-        key, settings = applied.key, self._context.settings
+        key = applied.key
         workload = msgspec.json.decode(applied.body, type=Workload)
-        spec = workload.spec
-        self._check_volumes(key, spec)
+        self._check_volumes(key, workload.spec)
+        self._check_images(workload.spec)
         running = self.find_running(key)
-        version = self.version_of(applied, running)
-        template = self._builder.of(key, spec, version, applied.digest)
-        sentences = recorded_sentences(str(key.kind), applied.body)
-        template = msgspec.structs.replace(template, unmodelled=sentences)
-        self._check_images(spec)
         restarts, mark = self._count_restarts(key, running)
-        namespace = self.namespace_of(key.gvc)
-        inputs = WorkloadInputs(
-            template=template,
-            namespace=namespace,
-            owner=ObjectOwner(self._instance, key, self._context.location, applied.source, applied.digest, version),
-            features=self.features,
-            options=self.options,
-            reveal=self._context.secrets,
-            token=self.token_of(key),
-            scheme=settings.scheme,
-            restarts=mark,
-            body=applied.body,
-            volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
-            routes=self._find_routes(template),
-            pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
+        inputs = self._make_inputs(applied, running)
+        inputs = msgspec.structs.replace(
+            inputs, restarts=mark, pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc))
         )
         objects = [self._token_secret(inputs), *render_workload(inputs)]
         objects = [
@@ -219,7 +202,31 @@ class DesiredObjects:
             for item in objects
         ]
         self._limitations[key] = (applied.digest, list_limitations(inputs))
-        return RenderedWorkload(template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+        return RenderedWorkload(inputs.template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+
+    def describe_limitations(self, applied: AppliedResource) -> tuple[str, ...]:
+        """What the cluster will not enforce of a workload. Raises EngineError and RecordsError."""
+        return list_limitations(self._make_inputs(applied, None))
+
+    def _make_inputs(self, applied: AppliedResource, running: MirroredObject | None) -> WorkloadInputs:
+        key, spec = applied.key, read_specification(applied.body)
+        version = self.version_of(applied, running)
+        template = self._builder.of(key, spec, version, applied.digest)
+        sentences = recorded_sentences(str(key.kind), applied.body)
+        template = msgspec.structs.replace(template, unmodelled=sentences)
+        return WorkloadInputs(
+            template=template,
+            namespace=self.namespace_of(key.gvc),
+            owner=ObjectOwner(self._instance, key, self._context.location, applied.source, applied.digest, version),
+            features=self.features,
+            options=self.options,
+            reveal=self._context.secrets,
+            token=self.token_of(key),
+            scheme=self._context.settings.scheme,
+            body=applied.body,
+            volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
+            routes=self._find_routes(template),
+        )
 
     def limitations(self, record: Record) -> tuple[str, ...]:
         """What the cluster does not enforce of a recorded workload; it is rendered once for each digest."""

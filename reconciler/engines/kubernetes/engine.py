@@ -31,10 +31,9 @@ from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObject
 from reconciler.engines.kubernetes.domains import report_domains
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
-from reconciler.engines.kubernetes.ownership import Owner
+from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
-from reconciler.engines.kubernetes.rendering.names import format_label_value
-from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
+from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import parse_volume_command
@@ -80,8 +79,7 @@ class KubernetesEngine:
         self._context = context
         bound = context.settings.locations.get(context.location)
         cluster = bound.cluster if bound is not None else ClusterSettings()
-        instance = cluster.instance or context.settings.org
-        owner = Owner(format_label_value(instance), format_label_value(context.location), cluster.namespace_prefix)
+        owner = make_owner(context.settings.org, context.location, cluster)
         self._api = KubeApi(cluster, context.clock)
         self._mirror = ClusterMirror(self._api, owner, context.clock, self._note_change)
         self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
@@ -255,10 +253,6 @@ class KubernetesEngine:
             return None
         keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
         return report_domains(self._context.location, keys, self._desired, self._mirror)
-
-    def replica_counts(self) -> ReplicaCounts:
-        """The number of pods that run and that are wanted."""
-        return self._observer.replica_counts() if self._works else ReplicaCounts()
 
     # Steps
 

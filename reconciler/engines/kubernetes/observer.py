@@ -20,7 +20,7 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectId,
     ObjectKind,
 )
-from reconciler.engines.kubernetes.desired import RUNTIME, DesiredObjects
+from reconciler.engines.kubernetes.desired import DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
@@ -28,7 +28,7 @@ from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
 from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
-from reconciler.engines.protocol import Observation, ReplicaCounts
+from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
 from reconciler.engines.workload.deployment import DeploymentTarget, read_deployment
@@ -112,19 +112,6 @@ class ClusterObserver:
     def is_applied(self, running: MirroredObject | None, digest: str) -> bool:
         """Whether ``running`` is there, was applied with ``digest``, and does not end."""
         return running is not None and not running.ending and running.annotations.get(DIGEST) == digest
-
-    def replica_counts(self) -> ReplicaCounts:
-        """Pods that run and are wanted, over all workloads."""
-        running = total = 0
-        for record in self._context.records.all_here(RUNTIME):
-            deployment = read_deployment(record.state) if record.key.kind is Kind.WORKLOAD else None
-            if deployment is None:
-                continue
-            running += deployment.workload.current_replica_count
-            versions = deployment.status.versions
-            resources = (entry.get("resources", {}) for entry in (versions[-1].containers if versions else {}).values())
-            total += max((resource.get("replicas", 0) for resource in resources), default=0)
-        return ReplicaCounts(running, total, busy=False)
 
     async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
         running = self._desired.find_running(key)

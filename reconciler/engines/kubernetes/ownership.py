@@ -13,11 +13,13 @@ from reconciler.engines.kubernetes.rendering.names import (
     LOCATION,
     MANAGED_BY,
     TOOL,
+    format_label_value,
     namespace_name,
 )
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.settings import ClusterSettings
 
 MADE_BY_CLUSTER = (POD, JOB, CLAIM)
 """Kinds that controllers make from ours; they go with those, or by a command."""
@@ -122,3 +124,9 @@ def _merge_fields(one: dict[str, object], other: Mapping[str, object]) -> dict[s
         else:
             merged.setdefault(name, below)
     return merged
+
+
+def make_owner(org: str, location: str, cluster: ClusterSettings) -> Owner:
+    """Whose the objects at ``location`` are, by the settings."""
+    instance = format_label_value(cluster.instance or org)
+    return Owner(instance, format_label_value(location), cluster.namespace_prefix)

@@ -7,14 +7,36 @@ from tests.kubernetes.fake.errors import Object, Resource
 from tests.kubernetes.fake.managers import Tracker
 from tests.kubernetes.fake.types import node_of
 
-WITHOUT_GENERATION = frozenset({
-    "ConfigMap", "Event", "LimitRange", "Namespace", "PersistentVolume",
-    "PersistentVolumeClaim", "ResourceQuota", "Secret", "Service", "ServiceAccount", "StorageClass", "Role",
-    "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Lease", "Node",
-})  # fmt: skip
+WITHOUT_GENERATION = frozenset(
+    {
+        "ConfigMap",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ResourceQuota",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Lease",
+        "Node",
+    }
+)
 FIXED_METADATA = (
-    "uid", "creationTimestamp", "name", "namespace", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
-)  # fmt: skip
+    "uid",
+    "creationTimestamp",
+    "name",
+    "namespace",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 """Metadata that no write changes."""
 TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
 SKELETONS: dict[str, Object] = {
@@ -106,9 +128,11 @@ def _label_job(value: Object) -> None:
         return
     uid, name = value["metadata"]["uid"], value["metadata"].get("name", "")
     labels = {
-        "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name, "controller-uid": uid,
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
         "job-name": name,
-    }  # fmt: skip
+    }
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     metadata = spec["template"].setdefault("metadata", {})
     if value["metadata"].get("labels") == metadata.get("labels"):

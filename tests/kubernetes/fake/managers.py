@@ -18,11 +18,18 @@ NOT_OWNED: Paths = {
     *(
         ("f:metadata", f"f:{name}")
         for name in (
-            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
             "resourceVersion",
         )
     ),
-}  # fmt: skip
+}
 """Fields that no one owns."""
 MOST_UPDATERS = 10
 """Managers of updates that an object remembers; older ones become one."""

@@ -19,11 +19,19 @@ _COMMAS = re.compile(r",(?![^(]*\))")
 FIELDS = {
     "Pod": ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase"),
     "Secret": ("type",),
-    "Event": ("involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "reason",
-              "type", "source", "reportingComponent"),
+    "Event": (
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.namespace",
+        "involvedObject.uid",
+        "reason",
+        "type",
+        "source",
+        "reportingComponent",
+    ),
     "Namespace": ("status.phase",),
     "Job": ("status.successful",),
-}  # fmt: skip
+}
 """Kind → fields that a selector can have, beside name and namespace."""
 
 

@@ -54,11 +54,21 @@ STATEFUL_TEXT = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
-STATEFUL_MUTABLE = frozenset({
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "serviceName", "selector",
-    "podManagementPolicy", "volumeClaimTemplates",
-    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
-})  # fmt: skip
+STATEFUL_MUTABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "serviceName",
+        "selector",
+        "podManagementPolicy",
+        "volumeClaimTemplates",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
 CLAIM_TEXT = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 POD_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

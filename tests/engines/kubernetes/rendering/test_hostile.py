@@ -13,22 +13,68 @@ from reconciler.engines.kubernetes.rendering.workload import render_workload
 from tests.engines.kubernetes.rendering.kit import Setup, decode, workload_inputs
 from tests.engines.kubernetes.rendering.test_cases import FOLDERS, result_of
 
-NEVER = frozenset({
-    "add", "configMap", "csi", "externalIPs", "externalName", "finalizers", "hostIPC", "hostNetwork", "hostPID",
-    "hostPath", "hostPort", "nfs", "nodeName", "nodeSelector", "ownerReferences", "priorityClassName", "privileged",
-    "procMount", "projected", "roleRef", "runtimeClassName", "shareProcessNamespace", "tolerations",
-})  # fmt: skip
+NEVER = frozenset(
+    {
+        "add",
+        "configMap",
+        "csi",
+        "externalIPs",
+        "externalName",
+        "finalizers",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostPath",
+        "hostPort",
+        "nfs",
+        "nodeName",
+        "nodeSelector",
+        "ownerReferences",
+        "priorityClassName",
+        "privileged",
+        "procMount",
+        "projected",
+        "roleRef",
+        "runtimeClassName",
+        "shareProcessNamespace",
+        "tolerations",
+    }
+)
 """Fields with which a pod would get more than its manifest may have."""
-LABELS = frozenset({
-    names.MANAGED_BY, names.NAME, names.INSTANCE, names.ORG, names.GVC, names.LOCATION, names.WORKLOAD, names.VOLUMESET,
-    names.VERSION, names.PART_OF, names.APPLYSET_ID, "reconciler.dev/provider", "reconciler.dev/region",
-    "networking.knative.dev/visibility",
-})  # fmt: skip
-ANNOTATIONS = frozenset({
-    names.KEY, names.SOURCE, names.DIGEST, names.VERSION, names.RESTART, names.APPLYSET_TOOL, names.APPLYSET_KINDS,
-    "kubectl.kubernetes.io/default-container", "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path",
-    "cert-manager.io/cluster-issuer",
-})  # fmt: skip
+LABELS = frozenset(
+    {
+        names.MANAGED_BY,
+        names.NAME,
+        names.INSTANCE,
+        names.ORG,
+        names.GVC,
+        names.LOCATION,
+        names.WORKLOAD,
+        names.VOLUMESET,
+        names.VERSION,
+        names.PART_OF,
+        names.APPLYSET_ID,
+        "reconciler.dev/provider",
+        "reconciler.dev/region",
+        "networking.knative.dev/visibility",
+    }
+)
+ANNOTATIONS = frozenset(
+    {
+        names.KEY,
+        names.SOURCE,
+        names.DIGEST,
+        names.VERSION,
+        names.RESTART,
+        names.APPLYSET_TOOL,
+        names.APPLYSET_KINDS,
+        "kubectl.kubernetes.io/default-container",
+        "prometheus.io/scrape",
+        "prometheus.io/port",
+        "prometheus.io/path",
+        "cert-manager.io/cluster-issuer",
+    }
+)
 OF_KNATIVE = "autoscaling.knative.dev/"
 HOSTILE = """
 kind: workload

@@ -103,7 +103,7 @@ def pipes() -> list[str]:
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def path() -> Iterator[Path]:
     """A directory that every user gets to, whose HAProxy ends after the test."""
     tool("haproxy", "haproxy")
     with open_place() as found:

@@ -1,0 +1,113 @@
+"""`render` and `eject`, and what `doctor` finds of a cluster: commands on a location of the Kubernetes engine."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.engines.kubernetes.access import list_rights, render_access
+from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
+
+PASSWORD = "not-a-real-password"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeApiServer]:
+    """A cluster whose controllers act after each write."""
+    with fake_api_server(tmp_path_factory.mktemp("cluster")) as server:
+        server.run_controllers()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory, server: FakeApiServer) -> CommandSandbox:
+    """A sandbox whose shop is applied, at one location on the cluster."""
+    cluster = f"  here: {{engine: kubernetes, cluster: {{kubeconfig: {server.kubeconfig}}}}}"
+    settings = SETTINGS.replace("  here: {engine: recorded}", cluster) + "images: {registry: registry.example.com}\n"
+    sandbox = CommandSandbox(tmp_path_factory.mktemp("sandbox"), settings=settings)
+    sandbox.applied()
+    return sandbox
+
+
+def test_the_objects_of_a_workload_are_those_on_the_cluster(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    result = sandbox.run("render", "workload/shop/api")
+    assert (result.code, result.err) == (0, "")
+    objects = list(yaml.safe_load_all(result.out))
+    assert "Deployment" in {item["kind"] for item in objects}
+    assert PASSWORD not in result.out
+    assert all(set(item["data"].values()) == {"***"} for item in objects if item["kind"] == "Secret")
+    [deployment] = [item for item in objects if item["kind"] == "Deployment"]
+    there = server.object("Deployment", "api", "shop")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == there["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["workload/shop/nobody"], "there is no workload/shop/nobody"),
+        (["workload/shop/api", "--location", "there"], "there is no location on a cluster"),
+        ([], "--access"),
+    ],
+)
+def test_what_has_no_objects_is_refused(sandbox: CommandSandbox, words: list[str], message: str) -> None:
+    result = sandbox.run("render", *words)
+    assert result.code in (1, 2)
+    assert message in result.err
+
+
+def test_an_ejected_directory_is_for_kubectl(sandbox: CommandSandbox, tmp_path: Path) -> None:
+    directory = tmp_path / "ejected"
+    result = sandbox.run("eject", str(directory))
+    assert (result.code, result.err) == (0, "")
+    kustomization = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    files = [directory / name for name in kustomization["resources"]]
+    kinds = [item["kind"] for file in files for item in yaml.safe_load_all(file.read_text())]
+    assert kinds[0] == "Namespace"
+    assert "Secret" not in kinds
+    assert {"Deployment", "StatefulSet", "Service"} <= set(kinds)
+    assert sandbox.run("eject", str(directory)).code == 2
+    whole = tmp_path / "whole"
+    assert sandbox.run("eject", str(whole), "--secrets").code == 0
+    text = "".join(file.read_text() for file in whole.rglob("*.yaml"))
+    assert "kind: Secret" in text
+    assert {stat.S_IMODE(file.stat().st_mode) for file in whole.rglob("*.yaml")} == {0o600}
+
+
+def test_the_rights_are_printed_as_they_are_needed(sandbox: CommandSandbox) -> None:
+    result = sandbox.run("render", "--access", "--namespace", "ops", "--account", "deployer")
+    assert list(yaml.safe_load_all(result.out)) == render_access("ops", "deployer")
+
+
+def test_every_request_is_one_of_the_rights(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    given = {(str(right).partition(".")[0], verb) for right in list_rights() for verb in right.verbs}
+    used = {(entry.resource.partition(".")[0], entry.verb) for entry in server.requests if entry.resource}
+    assert used <= given | {("selfsubjectaccessreviews", "create")}
+
+
+def test_doctor_names_missing_rights_and_a_cluster_that_is_down(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    assert "gives all rights" in sandbox.run("doctor").out
+    server.authorizer.forbid("services", "patch")
+    assert "may not patch of services" in sandbox.run("doctor").out
+    server.heal()
+    server.stop()
+    result = sandbox.run("doctor")
+    assert result.code == 1
+    assert "does not answer" in result.out
+    server.start()
+
+
+def test_a_plan_foresees_what_the_cluster_will_not_enforce(sandbox: CommandSandbox) -> None:
+    manifest = workload("slow").replace(
+        "spec:", "spec:\n  defaultOptions: {autoscaling: {metric: latency, target: 50}}"
+    )
+    sandbox.commit({"shop/slow.yaml": manifest})
+    result = sandbox.run("plan")
+    assert "workload/shop/slow" in result.out
+    assert "latency" in result.out
+    sandbox.commit({"shop/slow.yaml": None})
