@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.kubernetes.client.objects import STATEFUL_SET
 from reconciler.engines.protocol import Result
 from reconciler.model.key import Key, Kind
+from reconciler.planning.plan import Step
 from tests.engines.kubernetes.engine_kit import SPACE, WEB, ClusterHarness, change_body, engine_on_fake, make_step
 from tests.support.plans import step
 
@@ -49,9 +51,18 @@ def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarn
     assert harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"] == claim["metadata"]["uid"]
 
 
-async def restore_amid_steps(harness: ClusterHarness, where: dict[str, object], web: object) -> None:
+async def restore_amid_steps(harness: ClusterHarness, where: dict[str, object], web: Step) -> None:
+    harness.server.delay("create persistentvolumeclaims", 0.5)
     restoring = asyncio.create_task(harness.engine.command(DATA, "restoreVolume", where, "two"))
-    await asyncio.sleep(0.05)
-    performing = asyncio.create_task(harness.engine.perform(web))  # type: ignore[arg-type]
+    while not harness.server.requests_of("create", "persistentvolumeclaims"):
+        await asyncio.sleep(0.01)
+    while has_stateful_set(harness, web.key):
+        await asyncio.sleep(0.01)
+    performing = asyncio.create_task(harness.engine.perform(web))
     await restoring
     await performing
+
+
+def has_stateful_set(harness: ClusterHarness, key: Key) -> bool:
+    """Whether the engine sees the StatefulSet of a workload."""
+    return any(item.id.kind is STATEFUL_SET for item in harness.engine._mirror.of_key(key))
