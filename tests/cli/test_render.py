@@ -85,9 +85,9 @@ def test_the_rights_are_printed_as_they_are_needed(sandbox: CommandSandbox) -> N
 
 
 def test_every_request_is_one_of_the_rights(sandbox: CommandSandbox, server: FakeApiServer) -> None:
-    given = {(str(right).partition(".")[0], verb) for right in list_rights() for verb in right.verbs}
+    permitted = {(str(right).partition(".")[0], verb) for right in list_rights() for verb in right.verbs}
     used = {(entry.resource.partition(".")[0], entry.verb) for entry in server.requests if entry.resource}
-    assert used <= given | {("selfsubjectaccessreviews", "create")}
+    assert used <= permitted | {("selfsubjectaccessreviews", "create")}
 
 
 def test_doctor_names_missing_rights_and_a_cluster_that_is_down(sandbox: CommandSandbox, server: FakeApiServer) -> None:
