@@ -18,7 +18,7 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import ALWAYS_SERVED
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import Owner
-from reconciler.engines.protocol import Result
+from reconciler.engines.protocol import Outcome, Result
 from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
@@ -232,6 +232,27 @@ def test_lost_records_restart_nothing(harness: RealHarness, tmp_path: Path) -> N
     finally:
         other.close()
     assert harness.versions() == before
+
+
+def test_a_certificate_that_expires_is_named_until_it_is_renewed(harness: RealHarness) -> None:
+    harness.start_web()
+    harness.do(harness.engine.close())
+    harness.cluster.renew_certificate(-1.0)
+    try:
+        outcome = harness.until(lambda: refused(harness), "the certificate is refused")
+        assert outcome.reason is Reason.CREDENTIALS_REFUSED
+        assert "certificate has expired" in outcome.message
+    finally:
+        harness.cluster.renew_certificate()
+    harness.until(lambda: harness.apply_web(2, image="nginx:2").result is Result.APPLIED, "it is applied")
+    harness.wait_for_health()
+
+
+def refused(harness: RealHarness) -> Outcome | None:
+    """What a step by a new connection ends with, once it fails."""
+    outcome = harness.apply_web(2, image="nginx:2")
+    harness.do(harness.engine.close())
+    return outcome if outcome.result is Result.FAILED else None
 
 
 COUNT = 30

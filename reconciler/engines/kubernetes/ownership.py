@@ -87,8 +87,8 @@ def explain_foreign(stranger: KubeObject, owner: Owner) -> EngineError:
         if owner.owns(labels):
             named = (metadata.get("annotations") or {}).get(KEY, "another resource")
             whose = f"it belongs to {named}"
-    message = f'{target} exists, and {whose}; delete or rename it, or take it over with `reconciler/adopt: "true"`'
-    return EngineError(message, reason=Reason.FOREIGN_OBJECT)
+    advice = ', or take it over with `reconciler/adopt: "true"`' if owner.may_adopt(stranger) else ""
+    return EngineError(f"{target} exists, and {whose}; delete or rename it{advice}", reason=Reason.FOREIGN_OBJECT)
 
 
 _TOOLS = ("kubectl", "kubectl-client-side-apply", "kubectl-create", "kubectl-edit", "kubectl-patch", "helm")

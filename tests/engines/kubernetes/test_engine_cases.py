@@ -12,7 +12,7 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.kubernetes.applying import ObjectApplier
 from reconciler.engines.kubernetes.client.api import KubeApi
-from reconciler.engines.kubernetes.client.objects import ADDITIONAL, ALWAYS_SERVED
+from reconciler.engines.kubernetes.client.objects import id_of
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.namespace import render_namespace
@@ -68,8 +68,8 @@ async def assert_no_drift(folder: Path, server: FakeApiServer) -> None:
     mirror = ClusterMirror(api, owner, clock, lambda key: None)
     applier = ObjectApplier(api, mirror, owner, ())
     try:
-        await mirror.follow((*ALWAYS_SERVED, *ADDITIONAL))
         batches = list_batches(folder)
+        await mirror.follow(sorted({id_of(item).kind for _, objects in batches for item in objects}))
         for key, objects in batches:
             await applier.apply(key, objects)
             await applier.prune(key, objects)

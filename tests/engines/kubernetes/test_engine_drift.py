@@ -203,8 +203,24 @@ def test_a_deleted_policy_of_the_namespace_is_made_again(harness: ClusterHarness
     assert_no_drift(harness)
 
 
-@pytest.mark.parametrize("kind", ["Service", "Deployment", "NetworkPolicy"])
-@pytest.mark.parametrize("label", ["reconciler.dev/instance", "reconciler.dev/location", "app.kubernetes.io/name"])
+def test_a_removed_annotation_is_set_again(harness: ClusterHarness) -> None:
+    start_web(harness)
+    harness.server.patch("Deployment", NAME, SPACE, {"metadata": {"annotations": {"reconciler.dev/key": None}}})
+    harness.until(lambda: has_drift(harness), "the drift is noticed")
+    assert harness.apply_web().result is Result.APPLIED
+    harness.wait_for_health()
+    assert_no_drift(harness)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("Deployment", "reconciler.dev/instance"),
+        ("Deployment", "reconciler.dev/location"),
+        ("NetworkPolicy", "reconciler.dev/instance"),
+        ("Service", "app.kubernetes.io/name"),
+    ],
+)
 def test_a_removed_label_is_set_again(harness: ClusterHarness, kind: str, label: str) -> None:
     start_web(harness)
     name = next(name for name in harness.names(kind) if NAME in name)

@@ -91,7 +91,7 @@ def test_a_manifest_gets_nothing_of_the_cluster(harness: ClusterHarness, name: s
                 assert member is False
 
 
-@pytest.mark.parametrize("gvc", ["kube-system", "kube-public", "default", "kube-node-lease"])
+@pytest.mark.parametrize("gvc", ["kube-system", "default"])
 def test_a_gvc_gets_no_namespace_of_the_cluster(harness: ClusterHarness, gvc: str) -> None:
     body = b'{"kind": "gvc", "name": "%s", "tags": {"reconciler/adopt": "true"}}' % gvc.encode()
     key = Key(Kind.GVC, "", gvc)
@@ -116,7 +116,7 @@ def test_a_foreign_namespace_needs_the_tag_of_its_gvc(tmp_path: Path) -> None:
         assert harness.apply_web().result is Result.APPLIED
 
 
-@pytest.mark.parametrize("name", ["a" * 63, "a" * 64, "x" + "-y" * 31, "a" * 200, "a-0123456789abcdef"])
+@pytest.mark.parametrize("name", ["a" * 63, "x" + "-y" * 100, "a-0123456789abcdef"])
 def test_names_at_their_limits_work(harness: ClusterHarness, name: str) -> None:
     body = {**change_body(), "name": name}
     step = make_step(body)

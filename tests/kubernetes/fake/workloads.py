@@ -308,7 +308,8 @@ class Workloads:
         for template in value["spec"].get("volumeClaimTemplates") or ():
             claim = f"{template['metadata']['name']}-{name}"
             metadata = {**template["metadata"], "name": claim, "namespace": value["metadata"]["namespace"]}
-            metadata["labels"] = value["spec"]["selector"].get("matchLabels") or {}
+            selected = value["spec"]["selector"].get("matchLabels") or {}
+            metadata["labels"] = {**(template["metadata"].get("labels") or {}), **selected}
             self._writer.create("PersistentVolumeClaim", {"metadata": metadata, "spec": template["spec"]})
             source = {"persistentVolumeClaim": {"claimName": claim}}
             claims.append({"name": template["metadata"]["name"], **source})

@@ -1,0 +1,68 @@
+"""Volumes on a cluster: what a command replaces is not made anew by a step meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.kubernetes.client.objects import STATEFUL_SET
+from reconciler.engines.protocol import Result
+from reconciler.model.key import Key, Kind
+from reconciler.planning.plan import Step
+from tests.engines.kubernetes.engine_kit import SPACE, WEB, ClusterHarness, change_body, engine_on_fake, make_step
+from tests.support.plans import step
+
+DATA = Key(Kind.VOLUMESET, SPACE, "data")
+CLAIM = "data-web-0"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
+    with engine_on_fake(tmp_path) as harness:
+        harness.server.install("VolumeSnapshot")
+        harness.begin_anew()
+        yield harness
+
+
+def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarness) -> None:
+    volumes = step(
+        str(DATA), body={"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10}}, engine="kubernetes"
+    )
+    body = change_body(volumes=[{"uri": "platform://volumeset/data", "path": "/data"}])
+    body["spec"]["type"] = "stateful"
+    body["spec"]["defaultOptions"]["autoscaling"] |= {"minScale": 1, "maxScale": 1}
+    web = make_step(body)
+    for needed in (volumes, web):
+        assert {outcome.result for outcome in harness.apply(needed).values()} == {Result.APPLIED}
+    harness.until(lambda: CLAIM in harness.names("PersistentVolumeClaim"), "the claim exists")
+    harness.catch_up()
+    where = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
+    harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "one"))
+    before = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"]
+    harness.do(restore_amid_steps(harness, where, web))
+    claim = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)
+    assert claim["metadata"]["uid"] != before
+    assert claim["spec"]["dataSource"]["kind"] == "VolumeSnapshot"
+    harness.until(lambda: harness.apply(web)[WEB].result is Result.APPLIED, "the workload is applied")
+    assert harness.names("StatefulSet") == ["web"]
+    assert harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+async def restore_amid_steps(harness: ClusterHarness, where: dict[str, object], web: Step) -> None:
+    harness.server.delay("create persistentvolumeclaims", 0.5)
+    restoring = asyncio.create_task(harness.engine.command(DATA, "restoreVolume", where, "two"))
+    while not harness.server.requests_of("create", "persistentvolumeclaims"):
+        await asyncio.sleep(0.01)
+    while has_stateful_set(harness, web.key):
+        await asyncio.sleep(0.01)
+    performing = asyncio.create_task(harness.engine.perform(web))
+    await restoring
+    await performing
+
+
+def has_stateful_set(harness: ClusterHarness, key: Key) -> bool:
+    """Whether the engine sees the StatefulSet of a workload."""
+    return any(item.id.kind is STATEFUL_SET for item in harness.engine._mirror.of_key(key))
