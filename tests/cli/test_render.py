@@ -77,8 +77,12 @@ def test_an_ejected_directory_is_for_kubectl(sandbox: CommandSandbox, tmp_path: 
     assert "Secret" not in kinds
     assert {"Deployment", "StatefulSet", "Service"} <= set(kinds)
     assert sandbox.run("eject", str(directory)).code == 2
+    readme = directory / "README.md"
+    assert "* `shop/api-token`" in readme.read_text()
+    assert stat.S_IMODE(readme.stat().st_mode) == 0o600
     whole = tmp_path / "whole"
     assert sandbox.run("eject", str(whole), "--secrets").code == 0
+    assert not (whole / "README.md").exists()
     text = "".join(file.read_text() for file in whole.rglob("*.yaml"))
     assert "kind: Secret" in text
     assert {stat.S_IMODE(file.stat().st_mode) for file in whole.rglob("*.yaml")} == {0o600}
