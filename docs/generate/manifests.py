@@ -122,6 +122,8 @@ These tags have an effect, on any resource:
 | `reconciler/prune: disabled` | The resource stays when it is no longer in Git. |
 | `reconciler/ignore` | Fields, separated by commas, whose differences at the locations are not drift. |
 | `reconciler/allow-replace: "true"` | Fixed fields change by a delete and a create, after an approval. |
+| `reconciler/adopt: "true"` | On a cluster: objects of the same names that others made become those of this resource, \
+see [clusters](kubernetes.md#objects-of-others). Without it they are refused. |
 | `reconciler/no-wake` | Requests that start and keep no replica of a workload that scales to zero, separated by \
 commas: paths (`/healthz`), prefixes of paths (`/internal/*`), and parts of user agents (`UptimeRobot`). |
 | `reconciler/snapshot-on: new-version` | On a stateful workload: a snapshot of its volumes is taken before each new \

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from reconciler.engines.kubernetes.access import list_rights, render_access
+from reconciler.engines.kubernetes.access import render_access
+from reconciler.model.key import Key
+from reconciler.records.store import FILE, Records
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.kubernetes.rights import list_requested_rights, list_table
 from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 
 PASSWORD = "not-a-real-password"
@@ -72,11 +77,62 @@ def test_an_ejected_directory_is_for_kubectl(sandbox: CommandSandbox, tmp_path: 
     assert "Secret" not in kinds
     assert {"Deployment", "StatefulSet", "Service"} <= set(kinds)
     assert sandbox.run("eject", str(directory)).code == 2
+    readme = directory / "README.md"
+    assert "* `shop/api-token`" in readme.read_text()
+    assert stat.S_IMODE(readme.stat().st_mode) == 0o600
     whole = tmp_path / "whole"
     assert sandbox.run("eject", str(whole), "--secrets").code == 0
+    assert not (whole / "README.md").exists()
     text = "".join(file.read_text() for file in whole.rglob("*.yaml"))
     assert "kind: Secret" in text
     assert {stat.S_IMODE(file.stat().st_mode) for file in whole.rglob("*.yaml")} == {0o600}
+
+
+def read_objects(directory: Path) -> list[dict[str, Any]]:
+    """The objects that a kustomization lists."""
+    kustomization = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    texts = [(directory / name).read_text() for name in kustomization["resources"]]
+    return [item for text in texts for item in yaml.safe_load_all(text)]
+
+
+def test_what_is_ejected_restarts_nothing_and_changes_no_secret(
+    sandbox: CommandSandbox, server: FakeApiServer, tmp_path: Path
+) -> None:
+    with closing(Records.open(sandbox.state / FILE)) as records:
+        records.restarts.request(Key.parse("workload/shop/web"), "operator")
+    sandbox.commit({"shop/web.yaml": workload("web", "2")})
+    sandbox.applied()
+    assert "1" in read_template(server.object("Deployment", "web", "shop")).values()
+    assert sandbox.run("eject", str(tmp_path / "whole"), "--secrets").code == 0
+    compared = set()
+    for item in read_objects(tmp_path / "whole"):
+        kind, metadata = item["kind"], item["metadata"]
+        if kind in ("Secret", "Deployment", "StatefulSet"):
+            there = server.object(kind, metadata["name"], metadata["namespace"])
+            assert item.get("data") == there.get("data"), metadata["name"]
+            assert read_template(item) == read_template(there), metadata["name"]
+            compared.add(kind)
+    assert compared == {"Secret", "Deployment", "StatefulSet"}
+
+
+def read_template(item: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of the pods of a Deployment."""
+    annotations: dict[str, Any] = item.get("spec", {}).get("template", {}).get("metadata", {}).get("annotations", {})
+    return annotations
+
+
+def test_a_cluster_that_is_down_hinders_nothing_and_no_new_token_is_written(
+    sandbox: CommandSandbox, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.stop()
+    try:
+        result = sandbox.run("eject", str(tmp_path / "whole"), "--secrets")
+    finally:
+        server.start()
+    assert (result.code, result.err) == (0, "")
+    secrets = [item for item in read_objects(tmp_path / "whole") if item["kind"] == "Secret"]
+    assert secrets
+    assert all("token" not in item["data"] for item in secrets)
 
 
 def test_the_rights_are_printed_as_they_are_needed(sandbox: CommandSandbox) -> None:
@@ -85,9 +141,9 @@ def test_the_rights_are_printed_as_they_are_needed(sandbox: CommandSandbox) -> N
 
 
 def test_every_request_is_one_of_the_rights(sandbox: CommandSandbox, server: FakeApiServer) -> None:
-    permitted = {(str(right).partition(".")[0], verb) for right in list_rights() for verb in right.verbs}
-    used = {(entry.resource.partition(".")[0], entry.verb) for entry in server.requests if entry.resource}
-    assert used <= permitted | {("selfsubjectaccessreviews", "create")}
+    sandbox.run("doctor")
+    assert {verb for verb, _ in list_requested_rights(server)} >= {"list", "watch", "create", "patch"}
+    assert list_requested_rights(server) <= list_table()
 
 
 def test_doctor_names_missing_rights_and_a_cluster_that_is_down(sandbox: CommandSandbox, server: FakeApiServer) -> None:
@@ -111,3 +167,33 @@ def test_a_plan_foresees_what_the_cluster_will_not_enforce(sandbox: CommandSandb
     assert "workload/shop/slow" in result.out
     assert "latency" in result.out
     sandbox.commit({"shop/slow.yaml": None})
+
+
+@pytest.mark.parametrize(
+    ("resource", "verdict", "message"),
+    [
+        ("pods/exec", "warning", "may not create/get of pods/exec"),
+        ("deployments.apps", "problem", "of deployments.apps"),
+    ],
+)
+def test_doctor_weighs_a_missing_right_by_what_needs_it(
+    sandbox: CommandSandbox, server: FakeApiServer, resource: str, verdict: str, message: str
+) -> None:
+    server.authorizer.forbid(resource)
+    checks = sandbox.run("doctor", "--format", "json").json["checks"]
+    server.heal()
+    [check] = [check for check in checks if check["about"] == "cluster of here"]
+    assert check["verdict"] == verdict
+    assert message in check["message"]
+    assert "reconciler render --access" in check["advice"]
+
+
+def test_doctor_names_an_expired_token_and_does_not_print_it(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    token = server.token
+    server.expire_token()
+    result = sandbox.run("doctor")
+    server.heal()
+    assert result.code == 1
+    [line] = [line for line in result.out.splitlines() if "cluster of here" in line]
+    assert "Unauthorized" in line
+    assert token not in result.out

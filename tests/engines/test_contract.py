@@ -26,6 +26,7 @@ from reconciler.settings import ClusterSettings, HostSettings, LocationSettings,
 from tests.engines.contract import PROMISES, EngineHarness, EnginePair, Factory, subject_of
 from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.kubernetes.api_server import FakeApiServer
+from tests.kubernetes.rights import list_requested_rights, list_table
 from tests.support.clock import FakeClock
 from tests.support.draft import draft_engine
 from tests.support.engines import LedgerEngine
@@ -110,6 +111,8 @@ def test_engines_keep_their_promises(promise: Callable[[EngineHarness], None], n
     try:
         with subject_of(FACTORIES[name], tmp_path) as harness:
             promise(harness)
+        for server in CLUSTERS.values():
+            assert list_requested_rights(server) <= list_table(), "list these verbs in access.py"
     finally:
         while CLUSTERS:
             CLUSTERS.popitem()[1].stop()

@@ -24,7 +24,7 @@ def command(settings_file: Path, directory: Path, location: str, gvc: str, secre
     """Write the objects of all workloads of a location to DIRECTORY, with a kustomization.yaml.
 
     `kubectl apply -k DIRECTORY` then applies what this program has applied. The directory must be new or empty. Without
-    --secrets, Secrets are left out: those on the cluster stay as they are.
+    --secrets, Secrets are left out, and README.md lists them: those on the cluster stay as they are.
     """
     from contextlib import closing
 
@@ -41,7 +41,7 @@ def command(settings_file: Path, directory: Path, location: str, gvc: str, secre
         rendered = list(plugin.render(settings, records, name, store.read, lambda key: not gvc or key.gvc == gvc))
     files = lay_out_objects(((str(resource.key), resource.objects) for resource in rendered), secrets=secrets)
     _write_files(directory, files)
-    click.echo(f"{directory}: {len(files) - 1} files; apply them with: kubectl apply --server-side -k {directory}")
+    click.echo(f"{directory}: {len(files)} files; apply them with: kubectl apply --server-side -k {directory}")
 
 
 def _write_files(directory: Path, files: Mapping[str, str]) -> None:

@@ -14,14 +14,12 @@ from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending, explain_finalizers
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
-    ADDITIONAL,
     ALWAYS_SERVED,
     CRON_JOB,
     DEPLOYMENT,
     JOB,
     NAMESPACE,
     POD,
-    POD_METRICS,
     STATEFUL_SET,
     ObjectId,
     ObjectKind,
@@ -29,10 +27,10 @@ from reconciler.engines.kubernetes.client.objects import (
 from reconciler.engines.kubernetes.commands import ClusterCommands
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.domains import report_domains
+from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
-from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -130,22 +128,9 @@ class KubernetesEngine:
 
     async def _discover(self) -> list[ObjectKind]:
         """The additional kinds that the cluster serves; notes its features."""
-        kinds = (*ADDITIONAL, POD_METRICS)
-        groups = sorted({kind.api_version for kind in kinds})
-        version = await self._api.read_version()
-        answers = await asyncio.gather(*(self._api.read_served(group) for group in groups))
-        plurals = dict(zip(groups, answers, strict=True))
-        served = {kind.kind for kind in kinds if kind.plural in plurals[kind.api_version]}
-        features = ClusterFeatures(
-            gateway_api="HTTPRoute" in served,
-            knative="Service" in served,
-            keda_http="HTTPScaledObject" in served,
-            snapshots="VolumeSnapshot" in served,
-            metrics="PodMetrics" in served,
-            version=version,
-        )
+        features, served = await read_features(self._api)
         self._desired.set_features(features)
-        return [kind for kind in ADDITIONAL if kind.kind in served]
+        return served
 
     async def _watch_kinds(self) -> None:
         """Notice kinds that the cluster serves since, or no longer, until cancelled."""

@@ -1,24 +1,30 @@
-"""The objects of a location as files: what the engine would apply, without a cluster."""
+"""The objects of a location for people and other tools: what the engine would apply. Nothing is sent."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.kubernetes.client.api import KubeApi
-from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject
+from reconciler.engines.kubernetes.client.objects import ALWAYS_SERVED, SECRET, KubeObject
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
+from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import make_owner
+from reconciler.engines.kubernetes.rendering.names import token_secret_name
 from reconciler.engines.plugin import RenderedObjects
 from reconciler.engines.protocol import SecretReader
-from reconciler.errors import NotFoundError
+from reconciler.errors import EngineError, NotFoundError
 from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
 MASK = "***"
+PATIENCE = 10.0
+"""Seconds for all questions to a cluster."""
 
 
 def render_location(
@@ -26,32 +32,73 @@ def render_location(
 ) -> Iterator[RenderedObjects]:
     """The objects of each recorded workload at ``location`` that ``takes`` accepts, those of its GVC before them.
 
-    A token that only the cluster has is another one here. Raises EngineError and NotFoundError.
+    The cluster knows tokens, restarts and what it serves: it is asked for them. One that does not answer counts as
+    empty, and the Secrets of tokens are left out, since new tokens differ from those that it has. Raises EngineError
+    and NotFoundError.
     """
-    desired = make_desired(settings, records, location, reveal)
+    desired, mirror, api = _make_parts(settings, records, location, reveal)
+    workloads = [
+        record
+        for record in records.applied.items_at(location, settings.locations[location].engine)
+        if record.key.kind is Kind.WORKLOAD and takes(record.key)
+    ]
+    if not workloads:
+        raise NotFoundError(f"nothing is recorded at {location} that has objects on a cluster")
+    return iter(asyncio.run(_render_workloads(desired, mirror, api, workloads)))
+
+
+async def _render_workloads(
+    desired: DesiredObjects, mirror: ClusterMirror, api: KubeApi, workloads: Sequence[Record]
+) -> list[RenderedObjects]:
+    try:
+        seen = await _read_cluster(desired, mirror, api)
+        return list(_list_rendered(desired, workloads, tokens=seen))
+    finally:
+        await mirror.close("a command")
+        await api.close()
+
+
+async def _read_cluster(desired: DesiredObjects, mirror: ClusterMirror, api: KubeApi) -> bool:
+    """Read what is at the location; whether the cluster answers and shows all of it."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            features, served = await read_features(api)
+            await mirror.follow([*ALWAYS_SERVED, *served])
+    except (EngineError, TimeoutError):
+        return False
+    desired.set_features(features)
+    return mirror.explain_unknown(ALWAYS_SERVED) is None
+
+
+def _list_rendered(desired: DesiredObjects, workloads: Sequence[Record], *, tokens: bool) -> Iterator[RenderedObjects]:
     gvcs: set[str] = set()
-    for record in records.applied.items_at(location, settings.locations[location].engine):
+    for record in workloads:
         key = record.key
-        if key.kind is not Kind.WORKLOAD or not takes(key):
-            continue
         if key.gvc not in gvcs:
             gvcs.add(key.gvc)
             yield RenderedObjects(Key(Kind.GVC, "", key.gvc), desired.render_namespace(key.gvc))
         applied = AppliedResource(key, record.body, record.digest, record.version, record.source)
-        yield RenderedObjects(key, desired.render_workload(applied).objects)
-    if not gvcs:
-        raise NotFoundError(f"nothing is recorded at {location} that has objects on a cluster")
+        objects = desired.render_workload(applied).objects
+        token = token_secret_name(key.name)
+        yield RenderedObjects(key, [item for item in objects if tokens or item["metadata"]["name"] != token])
 
 
 def make_desired(settings: Settings, records: Records, location: str, reveal: SecretReader) -> DesiredObjects:
     """What renders for ``location``, as if its cluster had nothing yet. Nothing is asked of it."""
+    return _make_parts(settings, records, location, reveal)[0]
+
+
+def _make_parts(
+    settings: Settings, records: Records, location: str, reveal: SecretReader
+) -> tuple[DesiredObjects, ClusterMirror, KubeApi]:
     context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
     cluster = settings.locations[location].cluster
     owner = make_owner(settings.org, location, cluster)
-    mirror = ClusterMirror(KubeApi(cluster, context.clock), owner, context.clock, lambda _key: None)
+    api = KubeApi(cluster, context.clock)
+    mirror = ClusterMirror(api, owner, context.clock, lambda _key: None)
     desired = DesiredObjects(context, cluster, owner, mirror)
     desired.read_domains()
-    return desired
+    return desired, mirror, api
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:

@@ -49,7 +49,7 @@ class KubernetesPlugin:
         self, settings: Settings, records: Records, steps: Iterable[Step]
     ) -> Sequence[ForeseenLimitation]:
         """The limitations that ``steps`` add to those of the recorded workloads."""
-        from reconciler.engines.kubernetes.foreseen import foresee_limitations
+        from reconciler.engines.kubernetes.reading.foreseen import foresee_limitations
 
         return foresee_limitations(settings, records, steps, ENGINE)
 
@@ -91,7 +91,7 @@ class KubernetesPlugin:
         """Check the cluster of each location: that it answers, and gives the rights."""
         if all(bound.engine != ENGINE for bound in settings.locations.values()):
             return iter(())
-        from reconciler.engines.kubernetes.checks import check_clusters
+        from reconciler.engines.kubernetes.reading.checks import check_clusters
 
         return check_clusters(settings, ENGINE)
 
