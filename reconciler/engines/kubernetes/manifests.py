@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
@@ -36,7 +37,7 @@ def render_location(
     empty, and the Secrets of tokens are left out, since new tokens differ from those that it has. Raises EngineError
     and NotFoundError.
     """
-    desired, mirror, api = _make_parts(settings, records, location, reveal)
+    renderer = _make_renderer(settings, records, location, reveal)
     workloads = [
         record
         for record in records.applied.items_at(location, settings.locations[location].engine)
@@ -44,12 +45,11 @@ def render_location(
     ]
     if not workloads:
         raise NotFoundError(f"nothing is recorded at {location} that has objects on a cluster")
-    return iter(asyncio.run(_render_workloads(desired, mirror, api, workloads)))
+    return iter(asyncio.run(_render_workloads(renderer, workloads)))
 
 
-async def _render_workloads(
-    desired: DesiredObjects, mirror: ClusterMirror, api: KubeApi, workloads: Sequence[Record]
-) -> list[RenderedObjects]:
+async def _render_workloads(renderer: _Renderer, workloads: Sequence[Record]) -> list[RenderedObjects]:
+    desired, mirror, api = renderer
     try:
         seen = await _read_cluster(desired, mirror, api)
         return list(_list_rendered(desired, workloads, tokens=seen))
@@ -85,12 +85,18 @@ def _list_rendered(desired: DesiredObjects, workloads: Sequence[Record], *, toke
 
 def make_desired(settings: Settings, records: Records, location: str, reveal: SecretReader) -> DesiredObjects:
     """What renders for ``location``, as if its cluster had nothing yet. Nothing is asked of it."""
-    return _make_parts(settings, records, location, reveal)[0]
+    return _make_renderer(settings, records, location, reveal).desired
 
 
-def _make_parts(
-    settings: Settings, records: Records, location: str, reveal: SecretReader
-) -> tuple[DesiredObjects, ClusterMirror, KubeApi]:
+class _Renderer(NamedTuple):
+    """What renders for a location, and what it looks at of the cluster."""
+
+    desired: DesiredObjects
+    mirror: ClusterMirror
+    api: KubeApi
+
+
+def _make_renderer(settings: Settings, records: Records, location: str, reveal: SecretReader) -> _Renderer:
     context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
     cluster = settings.locations[location].cluster
     owner = make_owner(settings.org, location, cluster)
@@ -98,7 +104,7 @@ def _make_parts(
     mirror = ClusterMirror(api, owner, context.clock, lambda _key: None)
     desired = DesiredObjects(context, cluster, owner, mirror)
     desired.read_domains()
-    return desired, mirror, api
+    return _Renderer(desired, mirror, api)
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:
