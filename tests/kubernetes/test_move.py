@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.support.command_sandbox import DB
 from tests.support.host_sandbox import host_sandbox, served
 from tests.support.sandbox import eventually
 
@@ -40,3 +41,22 @@ def test_a_location_moves_to_a_cluster_and_back(tmp_path: Path) -> None:
         eventually(lambda: len(sandbox.programs()) == 2 and sandbox.healthy(), "it runs on the host again")
         eventually(lambda: not list_pods(server), "the cluster ends its pods")
         eventually(lambda: not list_accounts(server), "what pods needed goes after them")
+
+
+def test_a_cluster_that_a_location_leaves_keeps_the_volumes(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served(**HEALTHY_AFTER), "shop/db.yaml": DB}
+    with (
+        fake_api_server(tmp_path / "cluster") as server,
+        host_sandbox(tmp_path / "shop", files, images={"registry": "registry.example.com"}) as sandbox,
+    ):
+        server.run_controllers()
+        cluster = {"kubeconfig": str(server.kubeconfig)}
+        sandbox.configure(locations={"here": {"engine": "kubernetes", "cluster": cluster}})
+        with sandbox.daemon():
+            eventually(lambda: len(list_pods(server)) == 3, "it runs on the cluster")
+            claims = [claim["metadata"]["uid"] for claim in server.objects("PersistentVolumeClaim", "shop")]
+            sandbox.configure(locations={"here": {"engine": "recorded", "cluster": cluster}})
+            eventually(lambda: not list_pods(server), "the cluster ends its pods")
+            eventually(lambda: not list_accounts(server), "what pods needed goes after them")
+    assert claims
+    assert [claim["metadata"]["uid"] for claim in server.objects("PersistentVolumeClaim", "shop")] == claims
