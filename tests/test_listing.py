@@ -14,6 +14,7 @@ from tests.project.tree import modules, walk
 
 UNCHANGED = {
     "reconciler/cli/__init__.py": "the files of this program",
+    "reconciler/cli/commands/eject.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/cli/commands/init.py": "a directory that the command makes",
     "reconciler/demo.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/engines/host/disk/ownership.py": "it raises OSError, and the start is tried again",

@@ -16,7 +16,7 @@ from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.kubernetes.rights import list_requested_rights, list_table
-from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, golden, workload
 
 PASSWORD = "not-a-real-password"
 
@@ -197,3 +197,19 @@ def test_doctor_names_an_expired_token_and_does_not_print_it(sandbox: CommandSan
     [line] = [line for line in result.out.splitlines() if "cluster of here" in line]
     assert "Unauthorized" in line
     assert token not in result.out
+
+
+def test_what_people_see(sandbox: CommandSandbox, tmp_path: Path) -> None:
+    plain = CommandSandbox(tmp_path / "plain")
+    plain.applied()
+    transcript = ""
+    for place, words in (
+        (plain, ["render", "workload/shop/api"]),
+        (plain, ["eject", "out"]),
+        (sandbox, ["render", "volumeset/shop/data"]),
+        (sandbox, ["render", "--access"]),
+        (sandbox, ["eject", "out"]),
+    ):
+        result = place.run(*words)
+        transcript += f"$ reconciler {' '.join(words)}\n{result.out}{result.err}"
+    golden("render.txt", transcript)

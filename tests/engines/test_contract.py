@@ -41,7 +41,9 @@ def no_secret(key: object) -> NoReturn:
 def context_at(harness: ExecutorHarness, path: Path, engine: str) -> EngineContext:
     """The inputs of the engine of ``here``, whose state directory is ``path``."""
     host = HostSettings(termination_scale=0.002)
-    settings = Settings("acme", (), path, locations={"here": LocationSettings(engine)}, host=host)
+    # HAProxy is asked for its addresses only after the start, so a restart would show none for a moment.
+    bound = LocationSettings(engine, dataplane="builtin")
+    settings = Settings("acme", (), path, locations={"here": bound}, host=host)
     tables = harness.records if engine == "recorded" else None
     records = LocationRecords(harness.records, "here")
     return EngineContext(records, settings, harness.clock, no_secret, tables=tables)

@@ -1,4 +1,4 @@
-"""`reconciler eject`: write all objects of a location on a cluster as files for kubectl."""
+"""`reconciler eject`: write the objects of a cluster as files for kubectl."""
 
 from __future__ import annotations
 

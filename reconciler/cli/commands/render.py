@@ -1,4 +1,4 @@
-"""`reconciler render`: print what an engine has on its cluster for a resource, as another tool reads it."""
+"""`reconciler render`: print the objects of a workload on a cluster."""
 
 from __future__ import annotations
 

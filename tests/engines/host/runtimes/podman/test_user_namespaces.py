@@ -255,6 +255,7 @@ def test_a_volume_passes_between_containers_in_a_namespace_and_processes_of_this
     run(story())
 
 
+@pytest.mark.slow
 def test_what_an_older_version_started_goes_on_without_a_namespace_until_it_is_replaced(
     tmp_path: Path, service: PodmanService
 ) -> None:
@@ -526,6 +527,7 @@ class DatabaseHarness:
         return tracked.program.pid, users(tracked.program.pid)[0]
 
 
+@pytest.mark.slow
 def test_a_database_goes_on_after_an_upgrade_and_gets_a_namespace_at_its_next_version(
     tmp_path: Path, service: PodmanService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
