@@ -203,13 +203,13 @@ def test_what_people_see(sandbox: CommandSandbox, tmp_path: Path) -> None:
     plain = CommandSandbox(tmp_path / "plain")
     plain.applied()
     transcript = ""
-    for place, words in (
+    for shop, words in (
         (plain, ["render", "workload/shop/api"]),
         (plain, ["eject", "out"]),
         (sandbox, ["render", "volumeset/shop/data"]),
         (sandbox, ["render", "--access"]),
         (sandbox, ["eject", "out"]),
     ):
-        result = place.run(*words)
+        result = shop.run(*words)
         transcript += f"$ reconciler {' '.join(words)}\n{result.out}{result.err}"
     golden("render.txt", transcript)
