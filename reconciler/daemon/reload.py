@@ -31,12 +31,15 @@ class Reload:
         self._records = records
         self._last_tried: bytes | None = b""  # finds a change since ``settings`` were read
         self._last_read = self._content()
+        self.is_changing = False
+        """Whether the file differed at the last call of ``due`` from the call before."""
         self._set_condition(True, Reason.LOADED)
 
     def due(self) -> bool:
         """Whether the file has changed since it was last tried, and is the same as at the last call."""
         before, self._last_read = self._last_read, self._content()
-        return self._last_read == before != self._last_tried
+        self.is_changing = self._last_read != before
+        return not self.is_changing and self._last_read != self._last_tried
 
     def try_reload(self, make: Callable[[Settings], Runner]) -> Runner | None:
         """Return a runner for the current settings; None if they are unchanged or invalid.

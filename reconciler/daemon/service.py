@@ -122,9 +122,14 @@ class DaemonService:
             self._daemon.timers.after("settings", QUIET_SECONDS, self._check_settings)
 
     def _check_settings(self) -> None:
-        if self._reload is not None and self._reload.due():
+        if self._reload is None:
+            return
+        if self._reload.due():
             self._asked = True
             self.wake(STATUS, "settings")
+        elif self._reload.is_changing:
+            # It changed before it was watched, or is written just now: no other event may come.
+            self._daemon.timers.after("settings", QUIET_SECONDS, self._check_settings)
 
     def _over(self) -> bool:
         """Whether a loop with new settings replaces this one; called between two runs."""

@@ -120,7 +120,6 @@ def test_a_key_that_cannot_sign_is_refused_at_start(tmp_path: Path, keys: Keys) 
 def test_a_reload_with_a_bad_key_stays_with_the_former_settings(tmp_path: Path, keys: Keys) -> None:
     sandbox = DaemonSandbox(tmp_path / "site", api={"signingKey": str(keys.path / "api")})
     with sandbox.daemon() as running:
-        eventually(lambda: running.logged("reconciled"))
         sandbox.configure(api={"signingKey": str(keys.path / "missing")})
         eventually(lambda: running.logged("settings", loaded=False))
         [refused] = running.logged("settings", loaded=False)

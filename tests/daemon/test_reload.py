@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from reconciler import logs
+from reconciler.clock import SystemClock
+from reconciler.daemon.lock import StateLock
 from reconciler.daemon.reload import Reload
+from reconciler.daemon.service import DaemonService
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
@@ -233,3 +239,32 @@ def test_a_password_in_faulty_settings_appears_nowhere(
     out = capsys.readouterr()
     assert len(messages) == 2
     assert "s3cret" not in f"{messages} {out.out} {out.err}"
+
+
+class LateReload(Reload):
+    """Its file changes right after the first look, which is before the file is watched."""
+
+    def due(self) -> bool:
+        """Look, and let the file change once."""
+        answer = super().due()
+        text = self.file.read_text()
+        if "acme2" not in text:
+            self.file.write_text(text.replace("acme", "acme2"))
+        return answer
+
+
+async def test_a_change_before_the_file_is_watched_is_taken_over(tmp_path: Path, records: Records) -> None:
+    log = io.StringIO()
+    logs.configure_logging("json", "info", log)
+    sandbox = DaemonSandbox(tmp_path)
+    settings, clock = load_settings(sandbox.settings_file), SystemClock()
+    reload = LateReload(sandbox.settings_file, settings, records)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    with StateLock(settings.state) as lock:
+        service = DaemonService(Runner(settings, records, clock), clock, None, reload, lock)
+        running = asyncio.create_task(service.run())
+        async with asyncio.timeout(30):
+            while '"loaded": true' not in log.getvalue():
+                await asyncio.sleep(0.05)
+        service.end()
+        await running
