@@ -36,6 +36,11 @@ class LocationRecords:
         """The record of ``key`` that has no location: a GVC, a location, an identity, a secret."""
         return self._records.applied.at(key, "")
 
+    def find_source(self, key: Key) -> str:
+        """The source whose manifest declares ``key``; "" if none does."""
+        entry = self._records.desired.get(key)
+        return entry.source if entry is not None else ""
+
     def all_here(self, engine: str) -> Iterator[Record]:
         """Everything that ``engine`` has at this location."""
         return self._records.applied.items_at(self.location, engine)

@@ -49,6 +49,7 @@ def test_the_objects_of_a_workload_are_those_on_the_cluster(sandbox: CommandSand
     [deployment] = [item for item in objects if item["kind"] == "Deployment"]
     there = server.object("Deployment", "api", "shop")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert there["metadata"]["annotations"]["reconciler.dev/source"] == "main"
     assert container["image"] == there["spec"]["template"]["spec"]["containers"][0]["image"]
 
 

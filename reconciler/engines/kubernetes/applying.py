@@ -30,11 +30,13 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.marks import FIELDS, OBJECTS, RENDERED
 from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
 from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner, explain_foreign, migrate_managers
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
+    FIELDS,
+    OBJECTS,
+    RENDERED,
     SHORT_LENGTH,
     SOURCE,
     VERSION,
@@ -379,8 +381,7 @@ def _get_annotations(item: KubeObject) -> Mapping[str, str]:
 
 
 def _mark_rendered(item: KubeObject) -> KubeObject:
-    # The source is known only once the first step is recorded; it is no reason for a request.
-    digest = blake2b(_encode(with_annotation(item, SOURCE, "")), digest_size=12).hexdigest()
+    digest = blake2b(_encode(item), digest_size=12).hexdigest()
     # The hash of the fields is known only after a trial, and its name must be among them.
     return with_annotation(with_annotation(item, RENDERED, digest), FIELDS, "")
 

@@ -27,7 +27,7 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
-from reconciler.engines.kubernetes.rendering.names import PREFIX, SHORT_LENGTH, claim_name, format_label, workload_name
+from reconciler.engines.kubernetes.rendering.names import PREFIX, SHORT_LENGTH, claim_name, snapshot_name, workload_name
 from reconciler.engines.kubernetes.status.fields import parse_quantity, read_field
 from reconciler.engines.kubernetes.status.volumes import SNAPSHOT_EXPIRES, SNAPSHOT_NAME, SNAPSHOT_TAGS
 from reconciler.engines.run_command import RunCronWorkload, apply_overrides, check_run
@@ -72,7 +72,7 @@ class ClusterCommands:
         record = self._require_record(key)
         check_run(key, read_specification(record.body), ask)
         body = msgspec.json.encode(apply_overrides(msgspec.json.decode(record.body), ask))
-        applied = AppliedResource(key, body, record.digest, record.version, record.source)
+        applied = AppliedResource(key, body, record.digest, record.version)
         rendered = self._desired.render_workload(applied)
         schedule = next((item for item in rendered.objects if item["kind"] == CRON_JOB.kind), None)
         if schedule is None:
@@ -184,7 +184,7 @@ class ClusterCommands:
     async def _create_snapshot(self, target: ObjectId, ask: CreateVolumeSnapshot, command_id: str) -> None:
         self._require_snapshots()
         claim = await self._require_object(target)
-        name = _snapshot_name(target.name, ask.snapshot_name)
+        name = snapshot_name(target.name, ask.snapshot_name)
         metadata = claim["metadata"]
         annotations = {
             **{label: text for label, text in (metadata.get("annotations") or {}).items() if label.startswith(PREFIX)},
@@ -225,7 +225,7 @@ class ClusterCommands:
 
     def _find_snapshot(self, key: Key, target: ObjectId, name: str) -> MirroredObject:
         self._require_snapshots()
-        snapshot = self._mirror.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, _snapshot_name(target.name, name)))
+        snapshot = self._mirror.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, snapshot_name(target.name, name)))
         if snapshot is None or snapshot.key != key:
             raise make_rejection(f"{target.name} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
         return snapshot
@@ -274,7 +274,7 @@ class ClusterCommands:
     async def _run_again(self, workload: Key) -> None:
         """Make the StatefulSet of a workload that was away."""
         record = self._require_record(workload)
-        applied = AppliedResource(workload, record.body, record.digest, record.version, record.source)
+        applied = AppliedResource(workload, record.body, record.digest, record.version)
         rendered = self._desired.render_workload(applied)
         restored = next(item for item in rendered.objects if item["kind"] == STATEFUL_SET.kind)
         await self._api.apply(restored, id_of(restored), force=True)
@@ -315,10 +315,6 @@ def _make_job(schedule: KubeObject, name: str, command_id: str) -> KubeObject:
 def _job_name(key: Key, command_id: str) -> str:
     suffix = blake2b(command_id.encode(), digest_size=5).hexdigest()
     return f"{workload_name(key.name)[: SHORT_LENGTH - 11]}-{suffix}"
-
-
-def _snapshot_name(claim: str, name: str) -> str:
-    return format_label(f"{claim}-{name}")
 
 
 def _read_requested_size(claim: Mapping[str, Any]) -> float:

@@ -13,7 +13,6 @@ import msgspec
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.applying import RUNS, with_annotation
 from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
-from reconciler.engines.kubernetes.marks import OBJECTS, RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.containers import resolve_image
@@ -30,6 +29,8 @@ from reconciler.engines.kubernetes.rendering.inputs import (
 from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
+    OBJECTS,
+    RESTARTS,
     TOKEN,
     VERSION,
     build_metadata,
@@ -72,7 +73,6 @@ class AppliedResource(NamedTuple):
     body: bytes
     digest: str
     version: int
-    source: str
 
 
 class RenderedWorkload(msgspec.Struct, frozen=True):
@@ -163,7 +163,7 @@ class DesiredObjects:
         record = self._context.records.find_shared(key)
         links = msgspec.json.decode(record.body, type=Gvc).spec.pull_secret_links if record is not None else ()
         digest, version = (record.digest, record.version) if record is not None else ("", 0)
-        source = record.source if record is not None else ""
+        source = self._context.records.find_source(key)
         return NamespaceInputs(
             org=self._context.settings.org,
             gvc=gvc,
@@ -217,7 +217,14 @@ class DesiredObjects:
         return WorkloadInputs(
             template=template,
             namespace=self.namespace_of(key.gvc),
-            owner=ObjectOwner(self._instance, key, self._context.location, applied.source, applied.digest, version),
+            owner=ObjectOwner(
+                self._instance,
+                key,
+                self._context.location,
+                self._context.records.find_source(key),
+                applied.digest,
+                version,
+            ),
             features=self.features,
             options=self.options,
             reveal=self._context.secrets,
@@ -233,7 +240,7 @@ class DesiredObjects:
         digest, sentences = self._limitations.get(record.key, ("", ()))
         if digest != record.digest:
             with suppress(EngineError):
-                applied = AppliedResource(record.key, record.body, record.digest, record.version, record.source)
+                applied = AppliedResource(record.key, record.body, record.digest, record.version)
                 self.render_workload(applied)
             _, sentences = self._limitations.get(record.key, ("", ()))
         return sentences

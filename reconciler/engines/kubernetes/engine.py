@@ -271,8 +271,7 @@ class KubernetesEngine:
             self._desired.forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
-        source = past.source if past is not None else ""
-        version = await self._apply(AppliedResource(key, step.body, step.digest, step.version, source))
+        version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
 
@@ -357,7 +356,7 @@ class KubernetesEngine:
             if record is None or not self._observer.is_applied(running, record.digest):
                 # It is missing, being deleted, or changed by a step that is not recorded yet; the next run decides.
                 return True
-            applied = AppliedResource(key, record.body, record.digest, record.version, record.source)
+            applied = AppliedResource(key, record.body, record.digest, record.version)
             try:
                 with contain_bugs(f"refresh of {key}"):
                     await self._apply(applied)

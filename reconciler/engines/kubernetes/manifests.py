@@ -77,7 +77,7 @@ def _list_rendered(desired: DesiredObjects, workloads: Sequence[Record], *, toke
         if key.gvc not in gvcs:
             gvcs.add(key.gvc)
             yield RenderedObjects(Key(Kind.GVC, "", key.gvc), desired.render_namespace(key.gvc))
-        applied = AppliedResource(key, record.body, record.digest, record.version, record.source)
+        applied = AppliedResource(key, record.body, record.digest, record.version)
         objects = desired.render_workload(applied).objects
         token = token_secret_name(key.name)
         yield RenderedObjects(key, [item for item in objects if tokens or item["metadata"]["name"] != token])

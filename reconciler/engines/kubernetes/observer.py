@@ -22,6 +22,7 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.desired import DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.rendering.limitations import list_volume_limitations
 from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
@@ -35,8 +36,10 @@ from reconciler.engines.workload.deployment import DeploymentTarget, read_deploy
 from reconciler.engines.workload.names import make_alias
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.status import list_limitations, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.volumeset import read_specification as read_volumeset
 from reconciler.model.kinds.workload import mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.reasons import ConditionType
@@ -246,6 +249,8 @@ class ClusterObserver:
         claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
         live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
         health, state = volumeset_state(live)
+        for condition in list_limitations(list_volume_limitations(read_volumeset(record.body))):
+            state = with_condition(state, condition)
         return Observation(key, self._context.location, health, state, record.digest, record.version)
 
 

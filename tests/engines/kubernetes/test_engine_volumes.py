@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.kubernetes.client.objects import STATEFUL_SET
 from reconciler.engines.protocol import Result
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Step
+from reconciler.reasons import ConditionType
 from tests.engines.kubernetes.engine_kit import SPACE, WEB, ClusterHarness, change_body, engine_on_fake, make_step
 from tests.support.plans import step
 
@@ -49,6 +51,16 @@ def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarn
     harness.until(lambda: harness.apply(web)[WEB].result is Result.APPLIED, "the workload is applied")
     assert harness.names("StatefulSet") == ["web"]
     assert harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+def test_what_a_cluster_does_not_do_for_volumes_is_a_condition(harness: ClusterHarness) -> None:
+    spec = {"initialCapacity": 10, "snapshots": {"schedule": "0 4 * * *"}}
+    volumes = step(str(DATA), body={"kind": "volumeset", "name": "data", "spec": spec}, engine="kubernetes")
+    assert {outcome.result for outcome in harness.apply(volumes).values()} == {Result.APPLIED}
+    [seen] = harness.do(harness.engine.observe_some([DATA]))
+    [condition, *_] = engine_conditions(seen.state)
+    assert condition.type == ConditionType.NOT_ENFORCED
+    assert "No snapshot is taken by schedule" in condition.message
 
 
 async def restore_amid_steps(harness: ClusterHarness, where: dict[str, object], web: Step) -> None:

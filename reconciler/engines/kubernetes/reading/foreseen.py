@@ -42,10 +42,8 @@ def _list_new(records: Records, step: Step, desired: DesiredObjects) -> Iterator
     past = records.applied.at(step.key, step.location)
     former: set[str] = set()
     if past is not None and past.engine == step.engine:
-        former = set(
-            desired.describe_limitations(AppliedResource(step.key, past.body, past.digest, past.version, past.source))
-        )
-    applied = AppliedResource(step.key, step.body, step.digest, step.version, "")
+        former = set(desired.describe_limitations(AppliedResource(step.key, past.body, past.digest, past.version)))
+    applied = AppliedResource(step.key, step.body, step.digest, step.version)
     return (sentence for sentence in desired.describe_limitations(applied) if sentence not in former)
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.inputs import (
-    ClusterFeatures,
-    ClusterOptions,
-    KubeObject,
-    WorkloadInputs,
-)
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures, ClusterOptions, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import build_metadata, select_pods, workload_name
 from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
 from reconciler.engines.workload.spec import Type, WorkloadSpec

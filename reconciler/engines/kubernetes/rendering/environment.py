@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import build_metadata, digest_content, secret_name
 from reconciler.engines.workload.environment import ContainerView, build_environment
 from reconciler.engines.workload.revision_hash import variables_of

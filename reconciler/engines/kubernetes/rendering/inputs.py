@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -13,9 +12,6 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.platform import SPELLING
-
-KubeObject = dict[str, Any]
-"""An object as server-side apply sends it: only the fields that this program owns, as plain JSON values."""
 
 
 class ClusterFeatures(msgspec.Struct, frozen=True):
@@ -133,16 +129,6 @@ class WorkloadInputs(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"WorkloadInputs({self.owner.key}, namespace={self.namespace!r})"
-
-
-class VolumeSetInputs(msgspec.Struct, frozen=True):
-    """All that the objects of a volume set are rendered from; ``workload`` is the one that uses it, "" without one."""
-
-    spec: VolumeSetSpecification
-    namespace: str
-    owner: ObjectOwner
-    features: ClusterFeatures = ClusterFeatures()
-    workload: str = ""
 
 
 class NamespaceInputs(msgspec.Struct, frozen=True):

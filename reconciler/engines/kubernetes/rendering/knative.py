@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import build_metadata, workload_name
 from reconciler.engines.kubernetes.rendering.pods import Pods
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty

@@ -25,6 +25,8 @@ from reconciler.engines.workload.environment import unset_variables
 from reconciler.engines.workload.mounts import SecretMount, plan_mounts
 from reconciler.engines.workload.spec import Type, uses_capacity_ai
 from reconciler.errors import EngineError
+from reconciler.model.kinds.volumeset import Growth
+from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.workload import RESOURCE_METRICS, Retries, Workload, metric_of
 from reconciler.model.no_wake import NO_WAKE
 from reconciler.model.platform import POST_SNAPSHOT, PRE_SNAPSHOT, VERIFY_SCHEDULE, VERIFY_SNAPSHOT
@@ -37,6 +39,22 @@ _TAGS = {
     VERIFY_SCHEDULE: "no copy of a snapshot is checked in a cluster",
 }
 """Tags that have no effect here → what happens instead."""
+
+
+def list_volume_limitations(spec: VolumeSetSpecification) -> tuple[str, ...]:
+    """The sentences about a volume set, in which a cluster does nothing by itself."""
+    return tuple(_list_volume_limitations(spec))
+
+
+def _list_volume_limitations(spec: VolumeSetSpecification) -> Iterator[str]:
+    if spec.snapshots.schedule is not None:
+        yield "No snapshot is taken by schedule: commands take snapshots in a cluster."
+    if spec.snapshots.create_final_snapshot:
+        yield "No snapshot is taken before a volume is deleted, whatever createFinalSnapshot is."
+    if spec.snapshots.retention_duration:
+        yield "Snapshots do not expire in a cluster: commands delete them."
+    if spec.autoscaling != Growth():
+        yield "Volumes do not grow by themselves as they fill: a cluster does not report their free space here."
 
 
 def list_limitations(inputs: WorkloadInputs) -> tuple[str, ...]:

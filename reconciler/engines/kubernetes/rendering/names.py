@@ -25,6 +25,11 @@ INSTANCE, ORG, GVC, LOCATION = (f"{PREFIX}{name}" for name in ("instance", "org"
 WORKLOAD, VOLUMESET, VERSION = (f"{PREFIX}{name}" for name in ("workload", "volumeset", "version"))
 KEY, SOURCE, DIGEST, RESTART = (f"{PREFIX}{name}" for name in ("key", "source", "digest", "restart"))
 
+RENDERED, FIELDS, OBJECTS, RESTARTS = (f"{PREFIX}{name}" for name in ("rendered", "fields", "objects", "restarts"))
+"""How an object was applied: a hash of it, since an equal one needs no request; and a hash of the fields that were
+applied, since another set of them shows a change by others. The object that runs a workload lists all objects of it, so
+that a missing one is noticed, and has ``COUNT/MARK``: the requested restarts, and what its pods have for them."""
+
 TOKEN = "token"
 """The key of a token in its Secret."""
 
@@ -135,6 +140,11 @@ def claim_template_name(volumeset: str) -> str:
 def claim_name(volumeset: str, workload: str, index: int) -> str:
     """The PersistentVolumeClaim of the replica ``index`` of a workload."""
     return f"{claim_template_name(volumeset)}-{workload_name(workload)}-{index}"
+
+
+def snapshot_name(claim: str, snapshot: str) -> str:
+    """The VolumeSnapshot of a claim; its name may have any characters here. No claim has a dot in its name."""
+    return f"{claim}.{hash_text(snapshot)}"
 
 
 def applyset_id(namespace: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, NamespaceInputs
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import NamespaceInputs
 from reconciler.engines.kubernetes.rendering.names import (
     APPLYSET_ID,
     APPLYSET_KINDS,

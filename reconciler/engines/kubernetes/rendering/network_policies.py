@@ -7,8 +7,9 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
+from reconciler.engines.kubernetes.client.objects import KubeObject
 from reconciler.engines.kubernetes.rendering.autoscaling import Scaler, choose_scaler, uses_knative
-from reconciler.engines.kubernetes.rendering.inputs import ClusterOptions, KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import ClusterOptions, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     GVC,
     ORG,

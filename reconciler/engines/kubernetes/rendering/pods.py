@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.kubernetes.client.objects import KubeObject
 from reconciler.engines.kubernetes.rendering.containers import build_container, grace_seconds
 from reconciler.engines.kubernetes.rendering.environment import build_pod_environment
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     KEY,
     PREFIX,

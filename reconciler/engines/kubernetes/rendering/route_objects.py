@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.engines.kubernetes.client.objects import KubeObject
 from reconciler.engines.kubernetes.rendering.autoscaling import Scaler, choose_scaler, least_replicas
 from reconciler.engines.kubernetes.rendering.environment import build_secret
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import build_metadata, workload_name
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
 from reconciler.engines.kubernetes.rendering.routes import HostRoute, PathRule, plan_routes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     build_metadata,
     select_pods,

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.kubernetes.client.objects import KubeObject
 from reconciler.engines.kubernetes.rendering.environment import build_secret
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     KEY,
     NAME,
@@ -18,12 +19,13 @@ from reconciler.engines.kubernetes.rendering.names import (
     format_label_value,
     hash_text,
 )
-from reconciler.engines.kubernetes.rendering.quantities import MEGABYTE, format_storage
+from reconciler.engines.kubernetes.rendering.quantities import MEGABYTE, format_memory, format_storage
 from reconciler.engines.workload.mounts import Planned, ScratchMount, SecretMount, plan_mounts
 from reconciler.engines.workload.spec import count_storage_megabytes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
+from reconciler.model.quantity import GIB
 from reconciler.reasons import Reason
 
 _WHOLE_FILE = "content"
@@ -85,12 +87,12 @@ def storage_class_of(spec: VolumeSetSpecification) -> str:
     return "-".join(part for part in parts if part)
 
 
-def build_claim_spec(spec: VolumeSetSpecification, size: int) -> dict[str, Any]:
-    """The spec of a claim of ``size`` bytes."""
+def _build_claim_spec(spec: VolumeSetSpecification) -> dict[str, Any]:
+    """The spec of a new claim. A GB of a volume is 2**30 bytes, as on a host."""
     return {
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": storage_class_of(spec),
-        "resources": {"requests": {"storage": format_storage(size)}},
+        "resources": {"requests": {"storage": format_memory(spec.initial_capacity * GIB)}},
     }
 
 
@@ -139,5 +141,5 @@ def _build_claim_template(name: str, volumeset: str, inputs: WorkloadInputs) -> 
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "labels": labels, "annotations": {KEY: str(key)}},
-        "spec": build_claim_spec(spec, spec.initial_capacity * 1000 * MEGABYTE),
+        "spec": _build_claim_spec(spec),
     }

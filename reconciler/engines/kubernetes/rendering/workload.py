@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.engines.kubernetes.client.objects import KubeObject
 from reconciler.engines.kubernetes.rendering.autoscaling import (
     fixed_replicas,
     parse_missing,
@@ -12,7 +13,7 @@ from reconciler.engines.kubernetes.rendering.autoscaling import (
     render_disruption_budget,
     uses_knative,
 )
-from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.knative import render_knative
 from reconciler.engines.kubernetes.rendering.names import account_name, build_metadata, select_pods, workload_name
 from reconciler.engines.kubernetes.rendering.network_policies import render_policy

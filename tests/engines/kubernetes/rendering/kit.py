@@ -13,7 +13,6 @@ from reconciler.engines.kubernetes.rendering.inputs import (
     ClusterOptions,
     NamespaceInputs,
     ObjectOwner,
-    VolumeSetInputs,
     WorkloadInputs,
     select_routes,
 )
@@ -180,12 +179,3 @@ def routes_of(manifests: list[Manifest], setup: Setup) -> Mapping[Key, Any]:
         manifest.gvc: GvcRouting(ALIAS, dedicated=dedicated) for manifest in manifests if manifest.kind is Kind.WORKLOAD
     }
     return select_routes(build_table(RoutingInput(setup.location, ENDPOINT_DOMAIN, tuple(served), gvcs, domains)))
-
-
-def volume_set_inputs(manifests: list[Manifest], setup: Setup) -> VolumeSetInputs:
-    """The inputs of the first volume set among ``manifests``."""
-    volume_set = one(manifests, Kind.VOLUMESET)
-    key = Key(Kind.VOLUMESET, volume_set.gvc, volume_set.name)
-    return VolumeSetInputs(
-        read_volume_set(volume_set.body), namespace_of(ORG, key.gvc), owner_of(key, setup), setup.features
-    )

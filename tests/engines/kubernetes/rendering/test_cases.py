@@ -18,14 +18,12 @@ from reconciler.documents.writer import render_document
 from reconciler.engines.kubernetes.rendering import names
 from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.namespace import list_group_kinds, render_namespace
-from reconciler.engines.kubernetes.rendering.volume_sets import render_volume_set
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from reconciler.errors import EngineError
 from tests.engines.kubernetes.rendering.kit import (
     Setup,
     decode,
     namespace_inputs,
-    volume_set_inputs,
     workload_inputs,
 )
 from tests.support.cases import CASES
@@ -47,8 +45,6 @@ def result_of(folder: Path) -> dict[str, Any]:
     manifests = decode((folder / "manifest.yaml").read_text(), setup.scheme)
     if setup.shows == "namespace":
         return {"objects": render_namespace(namespace_inputs(manifests, setup))}
-    if setup.shows == "volumeset":
-        return {"objects": render_volume_set(volume_set_inputs(manifests, setup))}
     inputs = workload_inputs(manifests, setup)
     try:
         objects = render_workload(inputs)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures, ClusterOptions, KubeObject, WorkloadInputs
+from reconciler.engines.kubernetes.client.objects import KubeObject
+from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures, ClusterOptions, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     LABEL_LENGTH,
     SHORT_LENGTH,
