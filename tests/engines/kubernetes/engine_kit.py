@@ -26,7 +26,7 @@ from reconciler.settings import ClusterSettings, LocationSettings, Settings
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.support.plans import ExecutorHarness, plan, step
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that anything may take."""
 NAME, SPACE = "web", "shop"
 WEB = "workload/shop/web"
