@@ -15,13 +15,12 @@ from reconciler.cli.options import (
     Duration,
     load_settings_as_owner,
     make_access_error,
-    parse_key,
-    parse_target,
     read_records,
     records_or_none,
     settings_option,
 )
 from reconciler.cli.output.printing import echo_json, is_colour_terminal
+from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_target, target_argument
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
 from reconciler.terminal.live_display import Live
 
@@ -64,7 +63,13 @@ def make_command(overview: Overview) -> click.Command:
     command: _Callback = settings_option(show)
     for declare in reversed([*declarations, *_list_output_options(overview)]):
         command = declare(command)
-    return click.command(overview.name, help=overview.help, epilog=f"Example: {overview.example}")(command)
+    declared: click.Command = click.command(
+        overview.name,
+        cls=TargetCommand,
+        help=overview.help,
+        epilog=f"Example: {overview.example}",
+    )(command)
+    return declared
 
 
 def show_overview(overview: Overview, settings_file: Path, parameters: dict[str, Any], display: Display) -> None:
@@ -165,11 +170,14 @@ def _measure_usage(measurement: Measurement) -> Sequence[Any]:
 
 def _declare_parameter(parameter: Parameter) -> _Declaration:
     """The argument or option of ``parameter``."""
-    parse = {"key": parse_key, "target": parse_target, "kind": _parse_kind}.get(parameter.type)
+    if parameter.type in ("key", "target"):
+        return target_argument(parameter.name, read_target, required=parameter.required)
+    parse = _parse_kind if parameter.type == "kind" else None
     if not parameter.help:
         # An argument with a default is not required, even if that is None.
         default = {} if parameter.required else {"default": parameter.default}
-        return click.argument(parameter.name, required=parameter.required, callback=parse, **default)
+        argument = KindArgument if parameter.type == "kind" else click.Argument
+        return click.argument(parameter.name, cls=argument, required=parameter.required, callback=parse, **default)
     option = f"--{parameter.name}"
     if parameter.type == "flag":
         return click.option(option, is_flag=True, help=parameter.help)
@@ -203,8 +211,11 @@ def _list_output_options(overview: Overview) -> list[_Declaration]:
 def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | None:
     """Callback of an argument that is a kind; raises click's UsageError that names the nearest."""
     from reconciler.model.key import KINDS
+    from reconciler.model.target import find_kind
     from reconciler.queries.existence import did_you_mean
 
-    if text is None or text in KINDS:
-        return None if text is None else KINDS[text]
+    if text is None:
+        return None
+    if kind := KINDS.get(find_kind(text)):
+        return kind
     raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, KINDS)}")

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.model.target import Target
     from reconciler.records.store import Records
     from reconciler.settings import Settings
 
@@ -35,6 +37,20 @@ class ReadContext:
     def records(self) -> Records:
         """The records, opened by the first overview that needs them. Raises RecordsError."""
         return self._open_records()
+
+    def find_key(self, target: Target | None) -> Key | None:
+        """The resource that ``target`` names. Raises UsageError and NotFoundError."""
+        from reconciler.queries.targets import resolve_resource
+
+        if target is None or target.key is not None:
+            return target and target.key
+        return resolve_resource(self.settings, self.records, target)
+
+    def find_target(self, target: Target) -> Key | str:
+        """The resource, or ``source/NAME``, that ``target`` names. Raises UsageError and NotFoundError."""
+        from reconciler.queries.targets import resolve_target
+
+        return target.key or resolve_target(self.settings, self.records, target)
 
 
 class Parameter(NamedTuple):

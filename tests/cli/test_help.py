@@ -119,7 +119,7 @@ def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert result.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
 
 
-@pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
+@pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "a/b/c/d"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
     result = run(*words, cwd=tmp_path)
     assert (result.code, result.out) == (2, "")
