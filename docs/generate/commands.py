@@ -13,10 +13,11 @@ from reconciler.cli import cli, read_commands
 HEAD = """\
 # Commands
 
-All commands except `init`, `convert`, `import` and `secret encrypt` read the [settings](settings.md); `validate` and
-`diff` also work without. Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are
-wrong. Results go to standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a
-terminal there are none. [convert.md](convert.md) describes `convert` and `import` field by field.
+All commands except `init`, `convert`, `import`, `secret encrypt`, `completion` and `help` read the
+[settings](settings.md); `validate`, `diff` and `version` also work without. Exit codes: 0 success; 1 refused, failed or
+findings; 2 the command line or the settings are wrong. Results go to standard
+output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.
+[convert.md](convert.md) describes `convert` and `import` field by field.
 
 For members of the group in the setting `readers`, who cannot read the records, `get`, `describe`, `plan`, `events`,
 `logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
@@ -28,9 +29,12 @@ the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the se
 The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
 its secrets, all readers can see them. `edit` opens a secret as Git has it, for the editor alone.
 
-A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
-`source/NAME`. An unknown source, resource, GVC, rule or revision is an error of every command: exit code 1, and the
-nearest name. The events, logs and history of deleted resources stay for their normal retention.
+A resource is named by its key, such as `workload/GVC/NAME` or `secret/NAME`; by `KIND/NAME` or `KIND NAME` where one
+GVC has it, or `--gvc` names the GVC; by its link, such as `//gvc/GVC/workload/NAME`; or by its name alone, where no
+other resource has it. Kinds have plurals and short names (`wl`, `vs`, `sec`, `loc`, `sa`, …). A source is `source/NAME`
+or its name. What fits several resources is an error that lists them, exit code 2. An unknown source, resource, GVC,
+rule or revision is an error of every command: exit code 1, and the nearest name. `--settings FILE` may stand before or
+after the command. The events, logs and history of deleted resources stay for their normal retention.
 """
 
 NOTES = {

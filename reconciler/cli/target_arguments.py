@@ -11,6 +11,8 @@ import click
 from reconciler.cli.options import load_settings_as_owner, records_or_none
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from reconciler.model.key import Key
     from reconciler.model.target import Target
     from reconciler.settings import Settings
@@ -21,12 +23,30 @@ _Callback = Callable[[click.Context, click.Parameter, Any], Any]
 _GVC = "gvc"
 
 
+_MOST_COMPLETED = 1000
+"""The most names that a shell gets to complete a word."""
+
+
 class TargetArgument(click.Argument):
     """An argument that names a resource or source: ``KIND NAME`` counts as one word."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The keys in Git that begin so; without a slash, the kinds and the names of sources."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in _complete_target(ctx, incomplete)]
 
 
 class KindArgument(click.Argument):
     """An argument that is a kind, before one that is a name: ``KIND/NAME`` counts as both."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The kinds that begin so."""
+        from click.shell_completion import CompletionItem
+
+        from reconciler.model.key import KINDS
+
+        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
 
 
 class TargetCommand(click.Command):
@@ -111,6 +131,24 @@ def read_gvc(ctx: click.Context) -> str:
 
 def _remember_gvc(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     ctx.meta[_GVC] = value
+
+
+def _complete_target(ctx: click.Context, incomplete: str) -> list[str]:
+    """The words that ``incomplete`` may become; none where settings or records cannot be read."""
+    from reconciler.errors import ReconcilerError
+    from reconciler.model.key import KINDS
+
+    kind = incomplete.partition("/")[0]
+    try:
+        settings = load_settings_as_owner(ctx.params["settings_file"])
+        if "/" not in incomplete:
+            words = [*(f"{kind}/" for kind in KINDS), *(source.name for source in settings.sources)]
+        else:
+            with closing(records_or_none(settings)) as records:
+                words = records.desired.keys_of_kind(kind) if kind in KINDS else []
+    except (ReconcilerError, OSError):
+        return []
+    return [word for word in words if word.startswith(incomplete)][:_MOST_COMPLETED]
 
 
 def _join_kinds(command: click.Command, args: list[str]) -> list[str]:
