@@ -19,8 +19,8 @@ findings; 2 the command line or the settings are wrong. Results go to standard
 output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.
 [convert.md](convert.md) describes `convert` and `import` field by field.
 
-For members of the group in the setting `readers`, who cannot read the records, `get`, `describe`, `plan`, `events`,
-`logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
+For members of the group in the setting `readers`, who cannot read the records, `status`, `get`, `describe`, `plan`,
+`events`, `logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
 other commands are for root and the daemon's user.
 
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
@@ -42,6 +42,12 @@ NOTES = {
 `describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, pinned, suspended, and why), `not all of
 it: …` (steps wait or failed) or `not yet: …` (no run has read the newest commit). Its exit code is 0 in each case;
 programs read `ready` below `sources` of `get -o json`.
+""",
+    "status": """\
+As JSON and YAML: `outlook` (well, progressing, waiting, failing) with its `exitCode`, `sources` as in `get` with
+`newest`, `approvals` and an `outlook` of their own, `unready` (at most 50 resources with `outlook`, `reason` and
+`message`; `unreadyCount` counts all), `daemonConditions`, and with a commit `commit`. A commit that is applied is live,
+whatever became of later ones. What is suspended, rolled back or not approved waits for a person: exit code 3.
 """,
     "get": """\
 As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest read revision is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,8 @@ _Callback = Callable[[click.Context, click.Parameter, Any], Any]
 _GVC = "gvc"
 
 
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
+"""What can be the beginning of a commit's id."""
 _MOST_COMPLETED = 1000
 """The most names that a shell gets to complete a word."""
 
@@ -79,6 +82,28 @@ def read_target(ctx: click.Context, param: click.Parameter, value: str | None) -
         return parse_target(value, read_gvc(ctx))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def read_revision(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Callback of a target that can be a commit, too: ``HEAD`` is that of the repository here."""
+    if not value:
+        return ""
+    if value.startswith(("HEAD", "@")):
+        return _find_commit_here(ctx, param, value)
+    return value if _COMMIT.fullmatch(value) else str(read_target(ctx, param, value))
+
+
+def _find_commit_here(ctx: click.Context, param: click.Parameter, expression: str) -> str:
+    """The id of the commit ``expression`` of the repository of the working directory."""
+    import pygit2
+
+    try:
+        path = pygit2.discover_repository(".")
+        if path is None:
+            raise click.BadParameter(f"{expression} is a commit of the repository here, and here is none", ctx, param)
+        return str(pygit2.Repository(path).revparse_single(expression).peel(pygit2.Commit).id)
+    except (KeyError, ValueError, pygit2.GitError) as error:
+        raise click.BadParameter(f"{expression} is no commit of the repository here: {error}", ctx, param) from None
 
 
 def resolve_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:

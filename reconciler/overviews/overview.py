@@ -56,12 +56,12 @@ class ReadContext:
 class Parameter(NamedTuple):
     """A parameter of an overview: an argument of its command, or with a ``help`` an option, and a query parameter.
 
-    A ``kind`` is that of resources, a ``key`` names a resource, a ``target`` a resource or source. A ``number`` is
-    within ``bounds``, of which only the API has the upper one.
+    A ``kind`` is that of resources, a ``key`` names a resource, a ``target`` a resource or source, a ``revision`` can
+    also be a commit. A ``number`` is within ``bounds``, of which only the API has the upper one.
     """
 
     name: str
-    type: Literal["text", "kind", "key", "target", "number", "flag"] = "text"
+    type: Literal["text", "kind", "key", "target", "revision", "number", "flag"] = "text"
     help: str = ""
     metavar: str = ""
     default: Any = None
@@ -102,6 +102,8 @@ class Overview(NamedTuple):
     ``member``. ``forms`` are other forms of all of it, in parts. ``notes`` are lines for standard error, which the API
     has at ``notes_path``. With ``is_feed``, ``read`` returns a Feed, ``text`` and ``items`` show its entries, and JSON
     is one object a line. With ``is_measured``, it returns a Measurement, and they show what its last ``read`` returns.
+    ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that one can wait;
+    the API has them in the headers Exit-Code and Changing.
     """
 
     name: str
@@ -122,6 +124,8 @@ class Overview(NamedTuple):
     nothing: str = ""
     is_feed: bool = False
     is_measured: bool = False
+    exit_code: Callable[[Any], int] | None = None
+    is_changing: Callable[[Any], bool] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:

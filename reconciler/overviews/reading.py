@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reconciler.records.tables.runs import Run
     from reconciler.status.conditions import ResourceFacts
     from reconciler.status.source_status import SourceDetails, SourceStatus
+    from reconciler.status.summary import StatusSummary
 
 
 class StatusOverview(NamedTuple):
@@ -42,6 +43,13 @@ def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, nam
     from reconciler.queries.resources import find_resources
 
     return StatusOverview(find_resources(context.settings, context.records, kind, gvc, name), context)
+
+
+def read_summary(context: ReadContext, *, target: str) -> StatusSummary:
+    """The status of everything, or of a source, resource or commit. Raises NotFoundError and UsageError."""
+    from reconciler.queries.summary import summarize_status
+
+    return summarize_status(context.settings, context.records, target, context.now(), daemon_runs=context.daemon_runs())
 
 
 def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | SourceDetails:

@@ -42,6 +42,7 @@ ON_THE_HOST = frozenset(
         "render",
         "restore",
         "run",
+        "status",
         "volume",
     }
 )

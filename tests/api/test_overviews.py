@@ -22,7 +22,16 @@ from reconciler.records.store import FILE, Records
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSandbox, ApiStream, api_sandbox
 
-OVERVIEWS = ("-status", "-describe?key=gvc/shop", "-events", "-runs", "-top", "-snapshot", "source/main/-plan")
+OVERVIEWS = (
+    "-summary",
+    "-status",
+    "-describe?key=gvc/shop",
+    "-events",
+    "-runs",
+    "-top",
+    "-snapshot",
+    "source/main/-plan",
+)
 OPERATION = "/org/{org}"
 TEXTS = ("text/plain", "text/markdown")
 PARTIAL = """kind: serviceaccount

@@ -22,7 +22,11 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
 
 def complete(sandbox: CommandSandbox, words: str, **environ: str) -> list[str]:
     """What bash offers for the last of ``words``."""
-    variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1), "_RECONCILER_COMPLETE": "bash_complete"}
+    variables = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_RECONCILER_COMPLETE": "bash_complete",
+    }
     result = subprocess.run(
         [sys.executable, "-m", "reconciler.cli"],
         cwd=sandbox.path,

@@ -48,6 +48,8 @@ async def read_overview(call: Call, overview: Overview) -> Response:
         return _build_response(call, overview, await _measure_usage(call, overview, parameters), media)
     if overview.is_feed:
         return await _read_feed(call, overview, parameters, media)
+    if overview.exit_code is not None:
+        return await run_in_thread(call, lambda: _respond_whole(call, overview, parameters, media))
     if overview.forms:
         return await _stream_overview(call, overview, parameters, media)
 
@@ -66,6 +68,20 @@ def _build_response(call: Call, overview: Overview, value: Any, media: str) -> R
         return _text_response(overview.text(value, False))
     items = list(overview.items(value))
     return call.respond({"kind": "list", "itemKind": overview.item_kind, "items": items})
+
+
+def _respond_whole(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
+    """An overview that its command ends with an exit code for, with that in a header."""
+    value = _read_overview_value(call, overview, parameters)
+    assert overview.exit_code is not None
+    shown = (
+        format_terminal_text(overview.text(value, False))
+        if media == TEXT
+        else "".join(overview.forms[_FORMS[media]](value))
+    )
+    changing = overview.is_changing is not None and overview.is_changing(value)
+    headers = {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
+    return Response(shown, media_type=media, headers=headers)
 
 
 def _list_media_types(overview: Overview) -> tuple[str, ...]:
