@@ -178,9 +178,10 @@ class ObjectApplier:
             if item.id.kind not in MADE_BY_CLUSTER and item.annotations.get(FIELDS, "") != item.fields
         ]
         names = {f"{target.kind.kind}/{target.name}" for target in items}
-        for item in items.values():
-            listed = item.annotations.get(OBJECTS, "")
-            changes += [f"{name} is missing" for name in listed.split(",") if name and name not in names]
+        listed = {name for item in items.values() for name in item.annotations.get(OBJECTS, "").split(",") if name}
+        unknown = {kind.kind for kind in self._mirror.failures() if not self._mirror.is_complete(kind)}
+        missing = (name for name in listed - names if name.partition("/")[0] not in unknown)
+        changes += [f"{name} is missing" for name in missing]
         return sorted(changes)
 
     def _is_current(self, item: KubeObject) -> bool:
