@@ -162,11 +162,9 @@ class Authenticator:
         for reader in make_all_readers(self._settings):
             here = reader.location == owner.location
             if here and isinstance(reader, SupportsSenders) and reader.has_token(owner.key, token):
-                return (
-                    earlier
-                    if earlier is not None
-                    else sender is not None and reader.is_sender(owner.key, token, sender)
-                )
+                if earlier is not None:
+                    return earlier
+                return sender is not None and reader.is_sender(owner.key, token, sender)
         return None
 
     def _session(self, credential: str) -> Caller | None:
