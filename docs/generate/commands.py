@@ -20,8 +20,8 @@ output, errors and the log to standard error. `NO_COLOR` disables colours; witho
 [convert.md](convert.md) describes `convert` and `import` field by field.
 
 For members of the group in the setting `readers`, who cannot read the records, `status`, `get`, `describe`, `plan`,
-`events`, `logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
-other commands are for root and the daemon's user.
+`events`, `logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its
+socket. All other commands are for root and the daemon's user.
 
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.
