@@ -115,9 +115,7 @@ def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) ->
     ],
     ids=["no commit", "no manifest", "compose", "kubernetes"],
 )
-def test_what_cannot_run_is_refused_with_the_way_out(
-    sandbox: UpSandbox, files: dict[str, str] | None, message: str
-) -> None:
+def test_what_cannot_run_names_the_way_out(sandbox: UpSandbox, files: dict[str, str] | None, message: str) -> None:
     if files is None:
         subprocess.run(["git", "init", "--quiet", str(sandbox.folder)], check=True)
     else:
