@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.applying import RUNS, with_annotation
-from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, STATEFUL_SET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.containers import resolve_image
@@ -203,6 +203,13 @@ class DesiredObjects:
         ]
         self._limitations[key] = (applied.digest, list_limitations(inputs))
         return RenderedWorkload(inputs.template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+
+    def render_claims(self, record: Record) -> Sequence[KubeObject]:
+        """The claims of each replica of a recorded workload, as templates. Raises EngineError and RecordsError."""
+        rendered = self.render_workload(AppliedResource(record.key, record.body, record.digest, record.version))
+        runs = next((item for item in rendered.objects if item["kind"] == STATEFUL_SET.kind), None)
+        templates: Sequence[KubeObject] = runs["spec"].get("volumeClaimTemplates", ()) if runs is not None else ()
+        return templates
 
     def describe_limitations(self, applied: AppliedResource) -> tuple[str, ...]:
         """What the cluster will not enforce of a workload. Raises EngineError and RecordsError."""
