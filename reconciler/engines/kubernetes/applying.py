@@ -60,8 +60,10 @@ HANDOVER = "reconciler-handover"
 """The manager of a number of replicas on its way to an autoscaler."""
 _REPLICAS = ".spec.replicas"
 _INVALID = 422
-_MADE_ANEW = (STATEFUL_SET, SERVICE)
+MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
+NO_ANSWER = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
+"""Reasons for which nothing is known about an object: the server was not asked."""
 _NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
@@ -97,6 +99,26 @@ class ObjectApplier:
             if batch:
                 await self._apply_batch(key, batch, adopt=adopt)
         return bool(due)
+
+    async def try_objects(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> list[ObjectVerdict]:
+        """What the server says of ``objects``, which are all of ``key``; nothing is changed.
+
+        Secrets are left out: they always fit, and a plan has no values for them. Raises EngineError if it does not
+        answer.
+        """
+        marked = [_mark_rendered(item) for item in with_inventory(objects)]
+        due = [item for item in marked if id_of(item).kind is not SECRET and not self._is_current(item)]
+        return await asyncio.gather(*(self._judge(key, item, adopt=adopt) for item in due))
+
+    async def _judge(self, key: Key, item: KubeObject, *, adopt: bool) -> ObjectVerdict:
+        target = id_of(item)
+        try:
+            trial = await self._try(key, item, adopt=adopt, only_asks=True)
+        except EngineError as error:
+            if error.reason in NO_ANSWER:
+                raise
+            return ObjectVerdict(target, error=error)
+        return ObjectVerdict(target, anew=trial.anew)
 
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
         tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
@@ -156,9 +178,10 @@ class ObjectApplier:
             if item.id.kind not in MADE_BY_CLUSTER and item.annotations.get(FIELDS, "") != item.fields
         ]
         names = {f"{target.kind.kind}/{target.name}" for target in items}
-        for item in items.values():
-            listed = item.annotations.get(OBJECTS, "")
-            changes += [f"{name} is missing" for name in listed.split(",") if name and name not in names]
+        listed = {name for item in items.values() for name in item.annotations.get(OBJECTS, "").split(",") if name}
+        unknown = {kind.kind for kind in self._mirror.failures() if not self._mirror.is_complete(kind)}
+        missing = (name for name in listed - names if name.partition("/")[0] not in unknown)
+        changes += [f"{name} is missing" for name in missing]
         return sorted(changes)
 
     def _is_current(self, item: KubeObject) -> bool:
@@ -168,8 +191,11 @@ class ObjectApplier:
         marks = mirrored.annotations
         return marks.get(RENDERED) == _get_annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
-    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
-        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
+    async def _try(self, key: Key, item: KubeObject, *, adopt: bool, only_asks: bool = False) -> _Trial:
+        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``.
+
+        With ``only_asks`` it is not taken over yet.
+        """
         target = id_of(item)
         mirrored = self._mirror.get(target)
         if mirrored is not None and mirrored.key == key:
@@ -190,6 +216,9 @@ class ObjectApplier:
         if stranger is not None:
             if not adopt or not self._owner.may_adopt(stranger):
                 raise explain_foreign(stranger, self._owner)
+            if only_asks:
+                await self._api.apply(item, target, force=True, dry_run=True)
+                return _Trial(item, target, force=True)
             await self._take_over(stranger)
         return await self._dry_run(key, item, target)
 
@@ -243,7 +272,7 @@ class ObjectApplier:
 
         What it would refuse under any name must not cost the object that is there.
         """
-        if target.kind not in _MADE_ANEW or self._mirror.get(target) is None:
+        if target.kind not in MADE_ANEW or self._mirror.get(target) is None:
             return False
         name = format_label(f"{target.name}.trial", SHORT_LENGTH)
         twin = {**item, "metadata": {**item["metadata"], "name": name}}
@@ -343,6 +372,17 @@ class _Trial(NamedTuple):
     force: bool = False
     anew: bool = False
     created: bool = False
+
+
+class ObjectVerdict(NamedTuple):
+    """What the server says of an object before it is applied; ``anew``: it is deleted first.
+
+    ``error``: why it is refused.
+    """
+
+    target: ObjectId
+    anew: bool = False
+    error: EngineError | None = None
 
 
 class _FieldOwner(msgspec.Struct):

@@ -31,7 +31,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 MADE_BY_CLUSTER = (POD, JOB, CLAIM, VOLUME_SNAPSHOT)
-"""Kinds that controllers make from ours, and snapshots of these; they go with those, or by a command."""
+"""Kinds that controllers make from ours, or commands from these; they go with those, or by a command."""
 
 
 class Owner(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.kubernetes.client.objects import STATEFUL_SET
+from reconciler.engines.kubernetes.client.objects import STATEFUL_SET, VOLUME_SNAPSHOT
 from reconciler.engines.protocol import Result
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Step
@@ -17,6 +17,7 @@ from tests.support.plans import step
 
 DATA = Key(Kind.VOLUMESET, SPACE, "data")
 CLAIM = "data-web-0"
+WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 
 
 @pytest.fixture
@@ -27,9 +28,37 @@ def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
         yield harness
 
 
+def start_with_volume(harness: ClusterHarness) -> Step:
+    """Apply a workload with a volume; returns its step."""
+    volumes = step(
+        str(DATA), body={"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10}}, engine="kubernetes"
+    )
+    body = change_body(volumes=[{"uri": "platform://volumeset/data", "path": "/data"}])
+    body["spec"]["type"] = "stateful"
+    body["spec"]["defaultOptions"]["autoscaling"] |= {"minScale": 1, "maxScale": 1}
+    web = make_step(body)
+    for needed in (volumes, web):
+        assert {outcome.result for outcome in harness.apply(needed).values()} == {Result.APPLIED}
+    harness.until(lambda: CLAIM in harness.names("PersistentVolumeClaim"), "the claim exists")
+    harness.catch_up()
+    return web
+
+
+def test_a_snapshot_is_known_after_a_restart_of_the_daemon(harness: ClusterHarness) -> None:
+    start_with_volume(harness)
+    harness.do(harness.engine.command(DATA, "createVolumeSnapshot", WHERE, "one"))
+    [snapshot] = harness.names("VolumeSnapshot")
+    harness.server.patch("VolumeSnapshot", snapshot, SPACE, {"status": {"readyToUse": True}}, subresource="status")
+    harness.catch_up()
+    harness.begin_anew()
+    [item] = harness.engine.list_mirrored(VOLUME_SNAPSHOT)
+    assert (item.id.name, item.decode()["status"]["readyToUse"]) == (snapshot, True)
+    harness.do(harness.engine.command(DATA, "deleteVolumeSnapshot", WHERE, "two"))
+    harness.until(lambda: not list(harness.engine.list_mirrored(VOLUME_SNAPSHOT)), "its end is seen")
+
+
 def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarness) -> None:
-    web = start_user(harness)
-    where = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
+    web, where = start_with_volume(harness), WHERE
     harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "one"))
     before = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"]
     harness.do(restore_amid_steps(harness, where, web))
@@ -42,7 +71,7 @@ def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarn
 
 
 def test_a_volume_that_is_replaced_is_no_drift(harness: ClusterHarness) -> None:
-    web = start_user(harness)
+    web = start_with_volume(harness)
     where = {"location": "here", "volumeIndex": 0}
     digests = harness.do(watch_replacement(harness, where))
     assert set(digests) == {web.digest}
@@ -67,7 +96,7 @@ async def watch_replacement(harness: ClusterHarness, where: dict[str, object]) -
 
 
 def test_a_restore_goes_on_after_a_kill_between_its_steps(harness: ClusterHarness) -> None:
-    start_user(harness)
+    start_with_volume(harness)
     where = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
     harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "one"))
     harness.server.delete("StatefulSet", "web", SPACE)
@@ -78,22 +107,6 @@ def test_a_restore_goes_on_after_a_kill_between_its_steps(harness: ClusterHarnes
     claim = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)
     assert claim["spec"]["dataSource"]["kind"] == "VolumeSnapshot"
     assert harness.names("StatefulSet") == ["web"]
-
-
-def start_user(harness: ClusterHarness) -> Step:
-    """Apply a volume set and a workload that mounts it; returns the step of the workload."""
-    volumes = step(
-        str(DATA), body={"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10}}, engine="kubernetes"
-    )
-    body = change_body(volumes=[{"uri": "platform://volumeset/data", "path": "/data"}])
-    body["spec"]["type"] = "stateful"
-    body["spec"]["defaultOptions"]["autoscaling"] |= {"minScale": 1, "maxScale": 1}
-    web = make_step(body)
-    for needed in (volumes, web):
-        assert {outcome.result for outcome in harness.apply(needed).values()} == {Result.APPLIED}
-    harness.until(lambda: CLAIM in harness.names("PersistentVolumeClaim"), "the claim exists")
-    harness.catch_up()
-    return web
 
 
 async def restore_amid_steps(harness: ClusterHarness, where: dict[str, object], web: Step) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     CLAIM,
     NAMESPACE,
@@ -164,12 +165,7 @@ class VolumeCommands:
 
     async def resize(self, target: ObjectId, size: float) -> None:
         """Let a claim have ``size`` GB. Raises EngineError, also if its class does not allow that."""
-        claim = await self._require_object(target)
-        name = claim["spec"].get("storageClassName", "")
-        storage_class = await self._api.get(ObjectId(STORAGE_CLASS, "", name)) if name else None
-        if storage_class is None or not storage_class.get("allowVolumeExpansion"):
-            message = f"{target} cannot grow: its StorageClass {name or '(none)'} does not allow volume expansion"
-            raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE, retry=False)
+        await check_growth(self._api, target, await self._require_object(target))
         await self._api.patch(target, {"spec": {"resources": {"requests": {"storage": f"{size:g}Gi"}}}})
 
     async def _create_snapshot(self, key: Key, target: ObjectId, ask: CreateVolumeSnapshot, command_id: str) -> None:
@@ -282,6 +278,15 @@ class VolumeCommands:
         claim = await self._api.get(target)
         size = read_requested_size(claim) if claim is not None else 0.0
         return {"index": index, "currentSize": size}
+
+
+async def check_growth(api: KubeApi, target: ObjectId, claim: Mapping[str, Any]) -> None:
+    """Raise EngineError if the StorageClass of ``claim``, the object ``target``, lets none of its claims grow."""
+    name = claim["spec"].get("storageClassName", "")
+    storage_class = await api.get(ObjectId(STORAGE_CLASS, "", name)) if name else None
+    if storage_class is None or not storage_class.get("allowVolumeExpansion"):
+        message = f"{target} cannot grow: its StorageClass {name or '(none)'} does not allow volume expansion"
+        raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE, retry=False)
 
 
 def _has_data(claim: MirroredObject) -> bool:
