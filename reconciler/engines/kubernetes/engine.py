@@ -33,6 +33,7 @@ from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
+from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -44,7 +45,7 @@ from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import read_specification
+from reconciler.model.kinds.workload import mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -93,6 +94,7 @@ class KubernetesEngine:
         self._volumes = VolumeCommands(parts, self._apply_record)
         usage = VolumeUsage(self._api, self._mirror, context.clock)
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
+        self._moves = VolumeMoves(parts, self._lock)
         self._observer = ClusterObserver(parts, self._watcher)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
@@ -296,6 +298,7 @@ class KubernetesEngine:
             self._desired.forget(key)
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
+        await self._moves.bring_volumes(key, mounted_volumesets(spec))
         version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
@@ -389,10 +392,10 @@ class KubernetesEngine:
             if record is None or not self._observer.is_applied(running, record.digest):
                 # It is missing, being deleted, or changed by a step that is not recorded yet; the next run decides.
                 return True
-            applied = AppliedResource(key, record.body, record.digest, record.version)
             try:
                 with contain_bugs(f"refresh of {key}"):
-                    await self._apply(applied)
+                    await self._moves.bring_volumes(key, mounted_volumesets(read_specification(record.body)))
+                    await self._apply_record(record)
             except RecordsError:
                 raise
             except EngineError as error:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.engines.protocol import Result
-from reconciler.planning.plan import Action, Step
+from reconciler.planning.plan import Step
 from reconciler.reasons import ConditionType, Reason
 from tests.engines.kubernetes.engine_kit import SPACE
 from tests.engines.kubernetes.volume_kit import (
@@ -20,6 +19,7 @@ from tests.engines.kubernetes.volume_kit import (
     HOURS,
     MINUTES,
     VolumeHarness,
+    end_step,
     make_user_step,
     make_volume_step,
     volumes_on_fake,
@@ -218,11 +218,6 @@ def test_a_volume_set_that_is_deleted_while_a_snapshot_runs_takes_it_along(harne
     assert harness.snapshots() == [], "a schedule begins anew with its volume"
 
 
-def end(needed: Step) -> Step:
-    """The step that deletes what ``needed`` applies."""
-    return msgspec.structs.replace(needed, action=Action.DELETE)
-
-
 def finish(harness: VolumeHarness, ending: Step) -> None:
     """Perform a deletion until it is done."""
     harness.until(lambda: harness.apply(ending)[str(ending.key)].result is Result.APPLIED, f"{ending.key} is gone")
@@ -232,13 +227,13 @@ def finish(harness: VolumeHarness, ending: Step) -> None:
 def remove(harness: VolumeHarness) -> None:
     """Delete the workload, then the volume set."""
     for needed in (make_user_step(version=9), make_volume_step(version=9)):
-        finish(harness, end(needed))
+        finish(harness, end_step(needed))
 
 
 def test_final_snapshots_come_before_the_volumes_go(harness: VolumeHarness) -> None:
     begin(harness, HOURLY)
     pass_hours(harness, 1)
-    web, data = (end(needed) for needed in (make_user_step(version=9), make_volume_step(version=9)))
+    web, data = (end_step(needed) for needed in (make_user_step(version=9), make_volume_step(version=9)))
     finish(harness, web)
     outcome = harness.apply(data)[str(data.key)]
     assert (outcome.result, outcome.reason) == (Result.WAITING, Reason.TERMINATING)
@@ -264,7 +259,7 @@ def test_final_snapshots_come_before_the_volumes_go(harness: VolumeHarness) -> N
 
 def test_a_final_snapshot_survives_the_name_that_is_used_again(harness: VolumeHarness) -> None:
     begin(harness, HOURLY)
-    web, data = (end(needed) for needed in (make_user_step(version=9), make_volume_step(version=9)))
+    web, data = (end_step(needed) for needed in (make_user_step(version=9), make_volume_step(version=9)))
     finish(harness, web)
     harness.apply(data)
     harness.finish_snapshots()

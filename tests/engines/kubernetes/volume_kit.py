@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reconciler.clock import SystemClock
 from reconciler.engines.protocol import Result
 from reconciler.engines.volumes import ReplicaVolume, read_volumes
@@ -135,6 +137,11 @@ def make_user_step(name: str = "web", version: int = 1, replicas: int = 1, *, mo
     body["spec"]["type"] = "stateful"
     body["spec"]["defaultOptions"]["autoscaling"] |= {"minScale": replicas, "maxScale": replicas}
     return make_step(body, version)
+
+
+def end_step(needed: Step) -> Step:
+    """The step that deletes what ``needed`` applies."""
+    return msgspec.structs.replace(needed, action=Action.DELETE)
 
 
 @contextmanager
