@@ -313,7 +313,6 @@ class ObjectApplier:
     async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
-        self._mirror.drop(target)
         try:
             async with asyncio.timeout(_ROOM_SECONDS):
                 while await self._api.get_metadata(target) is not None:
@@ -321,6 +320,7 @@ class ObjectApplier:
         except TimeoutError:
             message = f"{target} must be made anew, and does not end; look for its finalizers"
             raise EngineError(message, reason=Reason.TERMINATING) from None
+        self._mirror.drop(target)
 
     def _may_force(self, key: Key, error: ClusterError) -> bool:
         fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
