@@ -305,12 +305,12 @@ class ObjectApplier:
     async def _apply(self, key: Key, trial: _Trial) -> None:
         await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
-            await self._make_room(trial.target)
+            await self.make_room(trial.target)
             trial = await self._dry_run(key, trial.item, trial.target)
         answer = await self._api.apply(trial.item, trial.target, force=trial.force)
         self._mirror.put(trial.target.kind, _encode(answer.content))
 
-    async def _make_room(self, target: ObjectId) -> None:
+    async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
         try:
@@ -320,6 +320,7 @@ class ObjectApplier:
         except TimeoutError:
             message = f"{target} must be made anew, and does not end; look for its finalizers"
             raise EngineError(message, reason=Reason.TERMINATING) from None
+        self._mirror.drop(target)
 
     def _may_force(self, key: Key, error: ClusterError) -> bool:
         fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]

@@ -235,6 +235,10 @@ class ClusterMirror:
         if former is None or _is_newer(item.version, former.version):
             self._store(item)
 
+    def drop(self, target: ObjectId) -> None:
+        """Forget an object that a request of our own has deleted, which the watch shows a moment later."""
+        self._remove(target)
+
     async def _list_first(self, kind: ObjectKind) -> str:
         try:
             return await self._list(kind)

@@ -27,7 +27,6 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.commands import check_growth, read_requested_size
 from reconciler.engines.kubernetes.desired import AppliedResource
 from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.immutable_fields import list_immutable_changes
@@ -37,6 +36,7 @@ from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.reading.connections import ask_cluster
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.kubernetes.rendering.names import GVC, WORKLOAD, format_label_value
+from reconciler.engines.kubernetes.volumes.commands import check_growth, read_requested_size
 from reconciler.engines.plugin import ForeseenRefusal, ForeseenReplacement, PlanTrial, UnaskedLocation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
