@@ -122,6 +122,7 @@ class KubernetesEngine:
         self._followed = {*ALWAYS_SERVED, *served}
         await self._mirror.follow([*ALWAYS_SERVED, *served])
         working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds())
+        self._to_sweep.update(key for key in self._mirror.list_keys() if key.kind is Kind.GVC)
         self._working = [asyncio.create_task(work) for work in working]
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
@@ -229,12 +230,13 @@ class KubernetesEngine:
             self._note_change(None)
 
     async def _sweep(self) -> None:
-        """Delete Secrets of former versions, once no pod has them."""
+        """Delete Secrets of former versions, and those of GVCs that are gone, once no pod has them."""
         for key in list(self._to_sweep):
             # A Secret that is being applied has no pod yet.
             async with self._lock(key):
-                with contain_bugs(f"sweep of {key}"), suppress(EngineError):
-                    if not await self._applier.sweep(key):
+                with contain_bugs(f"sweep of {key}"), suppress(EngineError, RecordsError):
+                    is_gone = key.kind is Kind.GVC and not self._desired.has_namespace(key.name)
+                    if not await self._applier.sweep(key, is_gone=is_gone):
                         self._to_sweep.discard(key)
 
     def _lock(self, key: Key) -> asyncio.Lock:
@@ -279,6 +281,7 @@ class KubernetesEngine:
                 return self._terminating(step, left)
             self._desired.forget(key)
         if spec is None:
+            self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)
         version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
@@ -304,6 +307,7 @@ class KubernetesEngine:
             await self._applier.apply(
                 key, self._desired.render_namespace(name), adopt=self._desired.adopts_namespace(name)
             )
+        self._to_sweep.add(key)
 
     def _terminating(self, step: Step, left: Sequence[MirroredObject]) -> Outcome:
         count = "1 object" if len(left) == 1 else f"{len(left)} objects"
