@@ -193,7 +193,24 @@ class KubernetesEngine:
 
     async def observe(self) -> list[Observation]:
         """Observe all resources of the location. Raises EngineError."""
+        if not self._works and not self._open_requested:
+            return await self._observe_once()
         await self._require_known()
+        return await self._observe_all()
+
+    async def _observe_once(self) -> list[Observation]:
+        """As ``observe``, without watches: for a command, which ends soon."""
+        try:
+            self._desired.read_domains()
+            served = await self._discover()
+            await self._mirror.look([*ALWAYS_SERVED, *served])
+            await self._require_known()
+            return await self._observe_all()
+        finally:
+            await self._mirror.close(self._describe())
+            await self._api.close()
+
+    async def _observe_all(self) -> list[Observation]:
         keys = {record.key for record in self._records_here()}
         there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
         return await self._observer.observe(sorted(keys.union(there)))
