@@ -172,6 +172,19 @@ class SupportsRendering(EnginePlugin, Protocol):
         Raises EngineError and NotFoundError.
         """
 
+    def render_planned(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        steps: Sequence[Step],
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """As ``render``, once ``steps`` are performed. Secrets have no values, so names that end with a digest differ.
+
+        Raises EngineError and NotFoundError.
+        """
+
     def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """``objects`` without secret data."""
 

@@ -170,10 +170,15 @@ class ClusterMirror:
 
         A kind that the daemon may not list is unknown, and is tried again.
         """
-        versions = await asyncio.gather(*(self._list_first(kind) for kind in kinds))
+        kinds = list(kinds)
+        versions = await self.look(kinds)
         self._tasks += [
             asyncio.create_task(self._follow(kind, version)) for kind, version in zip(kinds, versions, strict=True)
         ]
+
+    async def look(self, kinds: Iterable[ObjectKind]) -> list[str]:
+        """List ``kinds`` once, without watches; returns the versions of the lists. Raises as ``follow``."""
+        return await asyncio.gather(*(self._list_first(kind) for kind in kinds))
 
     async def close(self, owner: str) -> None:
         """Stop watching."""
