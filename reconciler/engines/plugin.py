@@ -82,6 +82,48 @@ class SupportsForesight(EnginePlugin, Protocol):
         """The replicas that ``steps`` stop, sorted."""
 
 
+class ForeseenRefusal(msgspec.Struct, frozen=True, order=True):
+    """What a location refuses of the step of ``key``, in its own words where it was asked."""
+
+    location: str
+    key: Key
+    message: str
+
+
+class ForeseenReplacement(msgspec.Struct, frozen=True, order=True):
+    """What is deleted at a location and made again for the step of ``key``, and what stays meanwhile."""
+
+    location: str
+    key: Key
+    message: str
+
+
+class UnaskedLocation(msgspec.Struct, frozen=True, order=True):
+    """A location that was not asked about a plan, or not about all of it, and why."""
+
+    location: str
+    message: str
+
+
+class PlanTrial(msgspec.Struct, frozen=True):
+    """What locations say of a plan before anything is applied, each part sorted."""
+
+    refusals: tuple[ForeseenRefusal, ...] = ()
+    replacements: tuple[ForeseenReplacement, ...] = ()
+    unasked: tuple[UnaskedLocation, ...] = ()
+
+
+@runtime_checkable
+class SupportsTrial(EnginePlugin, Protocol):
+    """A plugin whose engine lets its locations try the steps of a plan, which changes nothing."""
+
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial:
+        """What the locations of the engine refuse of ``steps``, and what they make anew.
+
+        A location that does not answer within seconds is not waited for.
+        """
+
+
 @runtime_checkable
 class SupportsDoctor(EnginePlugin, Protocol):
     """A plugin that checks, for `reconciler doctor`, what its engine needs."""

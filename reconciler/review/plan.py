@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.plugin import SupportsForesight, list_plugins
+from reconciler.engines.plugin import EnginePlugin, PlanTrial, SupportsForesight, SupportsTrial, list_plugins
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
@@ -51,16 +54,32 @@ def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bo
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:
-    """``review`` with what the engine of a location will not enforce, and what it will stop."""
+    """``review`` with what the engine of a location will not enforce, will stop, will make anew, and will refuse."""
     used = {bound.engine for bound in settings.locations.values()}
-    plugins = [plugin for plugin in list_plugins() if plugin.name in used and isinstance(plugin, SupportsForesight)]
+    plugins = [plugin for plugin in list_plugins() if plugin.name in used]
     if review.plan is None or not plugins:
         return review
     steps = review.plan.steps
+    able = [plugin for plugin in plugins if isinstance(plugin, SupportsForesight)]
     limitations = [
         foresee_limitation
-        for plugin in plugins
+        for plugin in able
         for foresee_limitation in plugin.foresee_limitations(settings, records, steps)
     ]
-    stops = [foresee_stop for plugin in plugins for foresee_stop in plugin.foresee_stops(settings, records, steps)]
-    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops))
+    stops = [foresee_stop for plugin in able for foresee_stop in plugin.foresee_stops(settings, records, steps)]
+    trial = _try_steps(plugins, settings, records, steps)
+    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops), trial=trial)
+
+
+def _try_steps(
+    plugins: Sequence[EnginePlugin], settings: Settings, records: Records, steps: Sequence[Step]
+) -> PlanTrial | None:
+    """What all locations say of ``steps``; None if no engine asks them."""
+    trials = [plugin.try_steps(settings, records, steps) for plugin in plugins if isinstance(plugin, SupportsTrial)]
+    if not trials:
+        return None
+    return PlanTrial(
+        tuple(sorted(refusal for trial in trials for refusal in trial.refusals)),
+        tuple(sorted(replacement for trial in trials for replacement in trial.replacements)),
+        tuple(sorted(location for trial in trials for location in trial.unasked)),
+    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, parse_key, read_records, settings_option
+from reconciler.cli.options import load_settings_as_owner, read_records, settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.engines.plugin import SupportsRendering
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
-@click.command(epilog="Example: reconciler render workload/shop/api --location byok-cluster")
-@click.argument("key", required=False, callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler render workload/shop/api --location byok-cluster")
+@key_argument(required=False)
 @click.option("--location", metavar="NAME", default="", help="The location, if several have such an engine.")
 @click.option("--access", is_flag=True, help="Print the rights that the daemon needs on a cluster, as RBAC objects.")
 @click.option("--namespace", metavar="NAME", default="reconciler", help="With --access: that of the ServiceAccount.")

@@ -36,7 +36,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     VERSION,
 )
-from reconciler.engines.kubernetes.trials import ObjectTrials, Trial, with_annotation
+from reconciler.engines.kubernetes.trials import ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -87,6 +87,16 @@ class ObjectApplier:
             if batch:
                 await self._apply_batch(key, batch, adopt=adopt)
         return bool(due)
+
+    async def try_objects(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> list[ObjectVerdict]:
+        """What the server says of ``objects``, which are all of ``key``; nothing is changed.
+
+        Secrets are left out: they always fit, and a plan has no values for them. Raises EngineError if it does not
+        answer.
+        """
+        marked = [_mark_rendered(item) for item in with_inventory(objects)]
+        due = [item for item in marked if id_of(item).kind is not SECRET and not self._is_current(item)]
+        return await asyncio.gather(*(self._trials.judge_object(key, item, adopt=adopt) for item in due))
 
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
         if len(due) == 1 and await self._apply_untried(key, due[0]):
@@ -162,9 +172,10 @@ class ObjectApplier:
             if item.id.kind not in MADE_BY_CLUSTER and item.annotations.get(FIELDS, "") != item.fields
         ]
         names = {f"{target.kind.kind}/{target.name}" for target in items}
-        for item in items.values():
-            listed = item.annotations.get(OBJECTS, "")
-            changes += [f"{name} is missing" for name in listed.split(",") if name and name not in names]
+        listed = {name for item in items.values() for name in item.annotations.get(OBJECTS, "").split(",") if name}
+        unknown = {kind.kind for kind in self._mirror.failures() if not self._mirror.is_complete(kind)}
+        missing = (name for name in listed - names if name.partition("/")[0] not in unknown)
+        changes += [f"{name} is missing" for name in missing]
         return sorted(changes)
 
     def _is_current(self, item: KubeObject) -> bool:

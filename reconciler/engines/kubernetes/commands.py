@@ -128,7 +128,7 @@ class ClusterCommands:
         """Make the claims of a volume set as large as its manifest wants. Raises EngineError."""
         capacity = read_capacity(body)
         for claim in self._claims_of(key):
-            if _read_requested_size(claim.decode()) < capacity:
+            if read_requested_size(claim.decode()) < capacity:
                 await self._resize(claim.id, capacity)
 
     async def delete_claims(self, key: Key) -> bool:
@@ -166,19 +166,14 @@ class ClusterCommands:
 
     async def _expand(self, target: ObjectId, index: int, size: float) -> None:
         claim = await self._require_object(target)
-        if _read_requested_size(claim) >= size:
+        if read_requested_size(claim) >= size:
             raise make_rejection(
-                f"volume {index} has {_read_requested_size(claim):g} GB; newStorageCapacity must be larger"
+                f"volume {index} has {read_requested_size(claim):g} GB; newStorageCapacity must be larger"
             )
         await self._resize(target, size)
 
     async def _resize(self, target: ObjectId, size: float) -> None:
-        claim = await self._require_object(target)
-        name = claim["spec"].get("storageClassName", "")
-        storage_class = await self._api.get(ObjectId(STORAGE_CLASS, "", name)) if name else None
-        if storage_class is None or not storage_class.get("allowVolumeExpansion"):
-            message = f"{target} cannot grow: its StorageClass {name or '(none)'} does not allow volume expansion"
-            raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE, retry=False)
+        await check_growth(self._api, target, await self._require_object(target))
         await self._api.patch(target, {"spec": {"resources": {"requests": {"storage": f"{size:g}Gi"}}}})
 
     async def _create_snapshot(self, target: ObjectId, ask: CreateVolumeSnapshot, command_id: str) -> None:
@@ -287,8 +282,17 @@ class ClusterCommands:
 
     async def _describe_claim(self, target: ObjectId, index: int) -> dict[str, Any]:
         claim = await self._api.get(target)
-        size = _read_requested_size(claim) if claim is not None else 0.0
+        size = read_requested_size(claim) if claim is not None else 0.0
         return {"index": index, "currentSize": size}
+
+
+async def check_growth(api: KubeApi, target: ObjectId, claim: Mapping[str, Any]) -> None:
+    """Raise EngineError if the StorageClass of ``claim``, the object ``target``, lets none of its claims grow."""
+    name = claim["spec"].get("storageClassName", "")
+    storage_class = await api.get(ObjectId(STORAGE_CLASS, "", name)) if name else None
+    if storage_class is None or not storage_class.get("allowVolumeExpansion"):
+        message = f"{target} cannot grow: its StorageClass {name or '(none)'} does not allow volume expansion"
+        raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE, retry=False)
 
 
 def _make_job(schedule: KubeObject, name: str, command_id: str) -> KubeObject:
@@ -317,7 +321,7 @@ def _job_name(key: Key, command_id: str) -> str:
     return f"{workload_name(key.name)[: SHORT_LENGTH - 11]}-{suffix}"
 
 
-def _read_requested_size(claim: Mapping[str, Any]) -> float:
+def read_requested_size(claim: Mapping[str, Any]) -> float:
     """The requested size of a claim, in GB."""
     return parse_quantity(read_field(claim, "spec", "resources", "requests", "storage")) / GIB
 

@@ -93,6 +93,7 @@ class KubernetesEngine:
         self._open_requested = False
         self._works = False
         self._to_sweep: set[Key] = set()
+        self._unknown: dict[ObjectKind, str] = {}
         self._failures: dict[Key, str] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._followed: set[ObjectKind] = set()
@@ -215,9 +216,17 @@ class KubernetesEngine:
             due, soon = self._observer.take_due()
             for key in due:
                 self._note_change(key)
+            self._note_unknown()
             await self._sweep()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
             await self._context.clock.sleep(min(max(wait, GATHER_SECONDS), TIMES_SECONDS))
+
+    def _note_unknown(self) -> None:
+        """Let all be observed again when the kinds change that the cluster does not show."""
+        unknown = {kind: str(error) for kind, error in self._mirror.list_unknown().items()}
+        if unknown != self._unknown:
+            self._unknown = unknown
+            self._note_change(None)
 
     async def _sweep(self) -> None:
         """Delete Secrets of former versions, once no pod has them."""

@@ -37,7 +37,7 @@ def render_location(
     empty, and the Secrets of tokens are left out, since new tokens differ from those that it has. Raises EngineError
     and NotFoundError.
     """
-    renderer = _make_renderer(settings, records, location, reveal)
+    renderer = make_renderer(settings, LocationRecords(records, location), reveal)
     workloads = [
         record
         for record in records.applied.items_at(location, settings.locations[location].engine)
@@ -48,7 +48,7 @@ def render_location(
     return iter(asyncio.run(_render_workloads(renderer, workloads)))
 
 
-async def _render_workloads(renderer: _Renderer, workloads: Sequence[Record]) -> list[RenderedObjects]:
+async def _render_workloads(renderer: LocationRenderer, workloads: Sequence[Record]) -> list[RenderedObjects]:
     desired, mirror, api = renderer
     try:
         seen = await _read_cluster(desired, mirror, api)
@@ -85,10 +85,10 @@ def _list_rendered(desired: DesiredObjects, workloads: Sequence[Record], *, toke
 
 def make_desired(settings: Settings, records: Records, location: str, reveal: SecretReader) -> DesiredObjects:
     """What renders for ``location``, as if its cluster had nothing yet. Nothing is asked of it."""
-    return _make_renderer(settings, records, location, reveal).desired
+    return make_renderer(settings, LocationRecords(records, location), reveal).desired
 
 
-class _Renderer(NamedTuple):
+class LocationRenderer(NamedTuple):
     """What renders for a location, and what it looks at of the cluster."""
 
     desired: DesiredObjects
@@ -96,15 +96,16 @@ class _Renderer(NamedTuple):
     api: KubeApi
 
 
-def _make_renderer(settings: Settings, records: Records, location: str, reveal: SecretReader) -> _Renderer:
-    context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
-    cluster = settings.locations[location].cluster
-    owner = make_owner(settings.org, location, cluster)
+def make_renderer(settings: Settings, records: LocationRecords, reveal: SecretReader) -> LocationRenderer:
+    """What renders for the location of ``records``; nothing is asked of its cluster. Raises RecordsError."""
+    context = EngineContext(records, settings, SystemClock(), reveal)
+    cluster = settings.locations[records.location].cluster
+    owner = make_owner(settings.org, records.location, cluster)
     api = KubeApi(cluster, context.clock)
     mirror = ClusterMirror(api, owner, context.clock, lambda _key: None)
     desired = DesiredObjects(context, cluster, owner, mirror)
     desired.read_domains()
-    return _Renderer(desired, mirror, api)
+    return LocationRenderer(desired, mirror, api)
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:

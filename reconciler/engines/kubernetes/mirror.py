@@ -27,8 +27,12 @@ FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 """Seconds between two tries of a watch that fails: the first, and the longest."""
 QUIET_SECONDS = 1.0
 """Seconds for which a watch stays open after which it works again."""
+MOMENT_SECONDS = 30.0
+"""Seconds for which a watch may fail without a word about it."""
 STALE_SECONDS = 120.0
 """Seconds without a working watch after which nothing is concluded from what it showed."""
+
+_SHARED = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
 
 _REPLICAS = b'"f:replicas"'
 
@@ -195,6 +199,18 @@ class ClusterMirror:
     def failures(self) -> dict[ObjectKind, EngineError]:
         """The kinds that cannot be watched now, with the reasons."""
         return {kind: error for kind, (_, error) in sorted(self._failing.items())}
+
+    def list_unknown(self) -> dict[ObjectKind, EngineError]:
+        """The kinds of which something may be missing here, or too old, for a reason that others do not share.
+
+        A watch that breaks for a moment is no such reason, nor is a cluster that does not answer at all.
+        """
+        now = self._clock.monotonic()
+        return {
+            kind: error
+            for kind, (since, error) in sorted(self._failing.items())
+            if error.reason not in _SHARED and (kind not in self._listed or now - since > MOMENT_SECONDS)
+        }
 
     def get(self, target: ObjectId) -> MirroredObject | None:
         """An object; None if it is not there, or not known."""

@@ -26,7 +26,7 @@ from reconciler.engines.kubernetes.client.objects import (
 from reconciler.engines.kubernetes.desired import DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.rendering.limitations import list_volume_limitations
-from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
+from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
@@ -39,7 +39,12 @@ from reconciler.engines.workload.deployment import DeploymentTarget, read_deploy
 from reconciler.engines.workload.names import make_alias
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.workload.status import list_limitations, with_condition
+from reconciler.engines.workload.status import (
+    DeploymentCondition,
+    list_limitations,
+    make_condition,
+    with_condition,
+)
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
@@ -142,7 +147,18 @@ class ClusterObserver:
         elif live.primary is None and live.spec.suspended:
             # Nothing has to run, so nothing exists that could.
             health = Health.HEALTHY
-        return Observation(key, self._context.location, health, _encode(deployment), digest, version)
+        state = _encode(deployment)
+        for condition in self._list_unknown(running):
+            state = with_condition(state, condition)
+        return Observation(key, self._context.location, health, state, digest, version)
+
+    def _list_unknown(self, running: MirroredObject) -> Iterator[DeploymentCondition]:
+        """A condition for the kinds of objects of a workload that the cluster does not show, with its words."""
+        names = {name.partition("/")[0] for name in running.annotations.get(OBJECTS, "").split(",")}
+        errors = [error for kind, error in self._mirror.list_unknown().items() if kind.kind in names]
+        if errors:
+            message = "; ".join(dict.fromkeys(map(str, errors)))
+            yield make_condition(ConditionType.OBJECTS_UNKNOWN, errors[0].reason, message)
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, RenderedObjects
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, PlanTrial, RenderedObjects
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.model.key import Key
     from reconciler.planning.plan import Step
@@ -61,6 +61,12 @@ class KubernetesPlugin:
     ) -> Sequence[ForeseenStop]:
         """None: what a cluster stops while a volume grows, its driver decides."""
         return ()
+
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial:
+        """What clusters refuse of ``steps``, and which objects they make anew."""
+        from reconciler.engines.kubernetes.reading.trial import try_steps
+
+        return try_steps(settings, records, steps, ENGINE)
 
     def render(
         self,

@@ -16,11 +16,14 @@ from reconciler.engines.kubernetes.client.objects import AUTOSCALER, SERVICE, ST
 from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, hash_fields
 from reconciler.engines.kubernetes.ownership import Owner, explain_foreign, migrate_managers
 from reconciler.engines.kubernetes.rendering.names import FIELDS, SHORT_LENGTH, format_label
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 
 MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
+NO_ANSWER = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
+"""Reasons for which nothing is known about an object: the server was not asked."""
 MOST_SHAPES = 10_000
 """Shapes of objects whose fields are remembered."""
 
@@ -46,6 +49,17 @@ class Trial(NamedTuple):
     anew: bool = False
     created: bool = False
     guess: bool = False
+
+
+class ObjectVerdict(NamedTuple):
+    """What the server says of an object before it is applied; ``anew``: it is deleted first.
+
+    ``error``: why it is refused.
+    """
+
+    target: ObjectId
+    anew: bool = False
+    error: EngineError | None = None
 
 
 class _FieldOwner(msgspec.Struct):
@@ -88,10 +102,22 @@ class ObjectTrials:
         while len(self._fields) > MOST_SHAPES:
             self._fields.popitem(last=False)
 
-    async def try_object(self, key: Key, item: KubeObject, *, adopt: bool) -> Trial:
+    async def judge_object(self, key: Key, item: KubeObject, *, adopt: bool) -> ObjectVerdict:
+        """What the server says of ``item``. Raises EngineError if it does not answer."""
+        target = id_of(item)
+        try:
+            trial = await self.try_object(key, item, adopt=adopt, only_asks=True)
+        except EngineError as error:
+            if error.reason in NO_ANSWER:
+                raise
+            return ObjectVerdict(target, error=error)
+        return ObjectVerdict(target, anew=trial.anew)
+
+    async def try_object(self, key: Key, item: KubeObject, *, adopt: bool, only_asks: bool = False) -> Trial:
         """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``.
 
-        Raises EngineError, with the words of the server if it refuses the object.
+        With ``only_asks`` it is not taken over yet. Raises EngineError, with the words of the server if it refuses the
+        object.
         """
         target = id_of(item)
         mirrored = self._mirror.get(target)
@@ -113,6 +139,9 @@ class ObjectTrials:
         if stranger is not None:
             if not adopt or not self._owner.may_adopt(stranger):
                 raise explain_foreign(stranger, self._owner)
+            if only_asks:
+                await self._api.apply(item, target, force=True, dry_run=True)
+                return Trial(item, target, force=True)
             await self._take_over(stranger)
         return await self.dry_run(key, item, target)
 

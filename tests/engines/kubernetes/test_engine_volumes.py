@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.engine_state import engine_conditions
-from reconciler.engines.kubernetes.client.objects import STATEFUL_SET
+from reconciler.engines.kubernetes.client.objects import STATEFUL_SET, VOLUME_SNAPSHOT
 from reconciler.engines.protocol import Result
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Step
@@ -19,6 +19,7 @@ from tests.support.plans import step
 
 DATA = Key(Kind.VOLUMESET, SPACE, "data")
 CLAIM = "data-web-0"
+WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
         yield harness
 
 
-def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarness) -> None:
+def start_with_volume(harness: ClusterHarness) -> Step:
+    """Apply a workload with a volume; returns its step."""
     volumes = step(
         str(DATA), body={"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10}}, engine="kubernetes"
     )
@@ -41,7 +43,24 @@ def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarn
         assert {outcome.result for outcome in harness.apply(needed).values()} == {Result.APPLIED}
     harness.until(lambda: CLAIM in harness.names("PersistentVolumeClaim"), "the claim exists")
     harness.catch_up()
-    where = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
+    return web
+
+
+def test_a_snapshot_is_known_after_a_restart_of_the_daemon(harness: ClusterHarness) -> None:
+    start_with_volume(harness)
+    harness.do(harness.engine.command(DATA, "createVolumeSnapshot", WHERE, "one"))
+    [snapshot] = harness.names("VolumeSnapshot")
+    harness.server.patch("VolumeSnapshot", snapshot, SPACE, {"status": {"readyToUse": True}}, subresource="status")
+    harness.catch_up()
+    harness.begin_anew()
+    [item] = harness.engine.list_mirrored(VOLUME_SNAPSHOT)
+    assert (item.id.name, item.decode()["status"]["readyToUse"]) == (snapshot, True)
+    harness.do(harness.engine.command(DATA, "deleteVolumeSnapshot", WHERE, "two"))
+    harness.until(lambda: not list(harness.engine.list_mirrored(VOLUME_SNAPSHOT)), "its end is seen")
+
+
+def test_a_step_makes_no_empty_volume_while_one_is_restored(harness: ClusterHarness) -> None:
+    web, where = start_with_volume(harness), WHERE
     harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "one"))
     before = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"]
     harness.do(restore_amid_steps(harness, where, web))

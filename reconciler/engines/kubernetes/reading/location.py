@@ -83,5 +83,5 @@ class KubernetesReader:
         if not isinstance(sender, TcpLink) or not self.has_token(key, token):
             return False
         place = self._place
-        ask = partial(has_address, location=place, key=key, host=sender.client.host)
+        ask = partial(has_address, location=place, key=key, host=sender.origin or sender.client.host)
         return ask_cluster(place.cluster, ask, _CHECK_SECONDS)
