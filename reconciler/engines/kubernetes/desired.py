@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, with_annotation
+from reconciler.engines.kubernetes.applying import RUNS
 from reconciler.engines.kubernetes.client.objects import SECRET, STATEFUL_SET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.ownership import Owner
@@ -39,6 +39,7 @@ from reconciler.engines.kubernetes.rendering.names import (
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
+from reconciler.engines.kubernetes.trials import with_annotation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.image_reference import check_permission, parse_reference
 from reconciler.engines.workload.routing.build import RoutingInput, build_table
