@@ -155,7 +155,7 @@ class VolumeCommands:
                 await self._api.delete(claim.id, uid=claim.uid)
 
     async def _secure_all(self, key: Key, claims: Sequence[MirroredObject]) -> str:
-        """Take final snapshots of claims, where the cluster has any; what it waits for, "" once they can be restored."""
+        """Take final snapshots of claims, if the cluster has any; what it waits for, "" once they can be restored."""
         if not self._desired.features.snapshots:
             return ""
         waits = [await self._secure(key, claim) for claim in claims if _has_data(claim)]
