@@ -34,6 +34,7 @@ from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
+from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -95,6 +96,7 @@ class KubernetesEngine:
         usage = VolumeUsage(self._api, self._mirror, context.clock)
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
         self._moves = VolumeMoves(parts, self._lock)
+        self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
@@ -307,7 +309,9 @@ class KubernetesEngine:
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=also)
         await self._moves.bring_volumes(key, mounted_volumesets(spec))
-        version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
+        applied = AppliedResource(key, step.body, step.digest, step.version)
+        await self._releases.take_before(applied)
+        version = await self._apply(applied)
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
 
