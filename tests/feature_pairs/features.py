@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from reconciler.engines.host.images.tags import SHARED_SECONDS
+from reconciler.engines.images.tags import SHARED_SECONDS
 from tests.engines.host.dataplane.load.images import ProgramImages
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.feature_pairs.harness import PATIENCE, Feature, FeatureHarness, database, quiet

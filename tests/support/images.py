@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import ImageInfo, RegistryCredentials
+from reconciler.engines.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.registry import FakeRegistry
 

@@ -11,13 +11,13 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.disk.ownership import make_private
-from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
 from reconciler.engines.host.workloads.desired import DesiredWorkloads
 from reconciler.engines.host.workloads.observer import WorkloadObserver
+from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.target_metrics import TargetMetrics

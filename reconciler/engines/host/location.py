@@ -21,7 +21,6 @@ from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.images.gate import ImageGate
-from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.metrics.scraper import RunningTargets, Scraper
 from reconciler.engines.host.part import LocationPart
@@ -33,6 +32,7 @@ from reconciler.engines.host.provisioning.tokens import FOLDER, WorkloadTokens
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumesets.volume_controller import VolumeController, make_volume_sets
+from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
@@ -34,6 +34,7 @@ from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
+from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -95,6 +96,7 @@ class KubernetesEngine:
         usage = VolumeUsage(self._api, self._mirror, context.clock)
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
         self._moves = VolumeMoves(parts, self._lock)
+        self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
@@ -278,6 +280,14 @@ class KubernetesEngine:
         """Only one change of a resource is under way at a time: a step, a refresh, a sweep or a command."""
         return self._locks.setdefault(key, asyncio.Lock())
 
+    @asynccontextmanager
+    async def _lock_volumes(self, key: Key) -> AsyncIterator[None]:
+        """Let nothing change a volume set, nor its workload, which would make a claim that is being replaced."""
+        async with AsyncExitStack() as stack:
+            for locked in dict.fromkeys((self._volumes.find_user(key) or key, key)):
+                await stack.enter_async_context(self._lock(locked))
+            yield
+
     def list_mirrored(self, kind: ObjectKind) -> Iterator[MirroredObject]:
         """The objects of a kind that belong to the location, as the watch shows them."""
         return self._mirror.of_kind(kind)
@@ -299,7 +309,7 @@ class KubernetesEngine:
             async with self._lock(step.key):
                 return await self._perform_workload(step)
         if step.key.kind is Kind.VOLUMESET:
-            async with self._lock(step.key):
+            async with self._lock_volumes(step.key):
                 return await self._perform_volume_set(step)
         return Outcome(step.id, Result.APPLIED)
 
@@ -319,7 +329,9 @@ class KubernetesEngine:
             self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)
         await self._moves.bring_volumes(key, mounted_volumesets(spec))
-        version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
+        applied = AppliedResource(key, step.body, step.digest, step.version)
+        await self._releases.take_before(applied)
+        version = await self._apply(applied)
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
 
@@ -357,12 +369,16 @@ class KubernetesEngine:
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
 
     async def _perform_volume_set(self, step: Step) -> Outcome:
+        past = self._claims.record(step.key)
+        spec = read_volumeset(past.body) if past is not None else VolumeSetSpecification()
+        final, waits = spec.snapshots.create_final_snapshot, ""
         if step.action is Action.DELETE:
-            past = self._claims.record(step.key)
-            spec = read_volumeset(past.body) if past is not None else VolumeSetSpecification()
-            waits = await self._volumes.delete_claims(step.key, final=spec.snapshots.create_final_snapshot)
-            if waits:
-                return Outcome(step.id, Result.WAITING, Reason.TERMINATING, f"{waits} at {step.location}")
+            waits = await self._volumes.delete_claims(step.key, final=final)
+        elif step.action is Action.REPLACE and past is not None and past.digest != step.digest:
+            waits = await self._volumes.replace_claims(step.key, read_volumeset(step.body), final=final)
+        if waits:
+            return Outcome(step.id, Result.WAITING, Reason.TERMINATING, f"{waits} at {step.location}")
+        if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED)
         await self._apply_namespace(step.key.gvc)
         await self._volumes.grow_claims(step.key, step.body)
@@ -384,10 +400,7 @@ class KubernetesEngine:
         if isinstance(ask, RunCronWorkload):
             async with self._lock(key):
                 return await self._commands.run(key, ask, command_id)
-        # A step of the workload meanwhile would make a claim that is being replaced.
-        async with AsyncExitStack() as stack:
-            for locked in dict.fromkeys((self._volumes.find_user(key) or key, key)):
-                await stack.enter_async_context(self._lock(locked))
+        async with self._lock_volumes(key):
             return await self._volumes.change_volume(key, ask, command_id)
 
     # Changed inputs

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.engines.protocol import Result
-from reconciler.planning.plan import Step
+from reconciler.planning.plan import Action, Step
 from reconciler.reasons import ConditionType, Reason
 from tests.engines.kubernetes.engine_kit import SPACE
 from tests.engines.kubernetes.volume_kit import (
@@ -272,6 +273,26 @@ def test_a_final_snapshot_survives_the_name_that_is_used_again(harness: VolumeHa
     pass_hours(harness, 3)
     remove(harness)
     assert harness.snapshots() == [final]
+
+
+def test_a_volume_set_that_is_replaced_gets_new_volumes_once(harness: VolumeHarness) -> None:
+    begin(harness, HOURLY)
+    before = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"]
+    replacing = make_volume_step(version=2, fileSystemType="xfs", snapshots=HOURLY)
+    replacing = msgspec.structs.replace(replacing, action=Action.REPLACE)
+    outcome = harness.apply(replacing)[str(DATA)]
+    assert (outcome.result, outcome.reason) == (Result.WAITING, Reason.TERMINATING)
+    assert harness.names("StatefulSet") == ["web"], "nothing goes before its final snapshot is there"
+    harness.finish_snapshots()
+    finish(harness, replacing)
+    assert harness.names("PersistentVolumeClaim") == []
+    harness.apply_user(version=2)
+    claim = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)
+    assert claim["metadata"]["uid"] != before
+    assert claim["spec"]["storageClassName"] == "general-purpose-ssd-xfs"
+    finish(harness, replacing)
+    assert harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert len(harness.snapshots()) == 1
 
 
 def test_without_the_kind_nothing_is_tried_and_it_is_named(tmp_path: Path) -> None:

@@ -130,9 +130,12 @@ def make_volume_step(tags: Mapping[str, str] | None = None, version: int = 1, **
     return step(str(DATA), action=Action.UPDATE, version=version, body=body, engine="kubernetes")
 
 
-def make_user_step(name: str = "web", version: int = 1, replicas: int = 1, *, mounts: bool = True) -> Step:
-    """A step of a stateful workload that mounts ``data``, or has mounted it."""
-    body = change_body(volumes=[{"uri": "platform://volumeset/data", "path": "/data"}] if mounts else None)
+def make_user_step(
+    name: str = "web", version: int = 1, replicas: int = 1, *, tags: Mapping[str, str] | None = None
+) -> Step:
+    """A step of a stateful workload that mounts ``data``."""
+    body = change_body(volumes=[{"uri": "platform://volumeset/data", "path": "/data"}])
+    body["tags"] = dict(tags or {})
     body["name"] = name
     body["spec"]["type"] = "stateful"
     body["spec"]["defaultOptions"]["autoscaling"] |= {"minScale": replicas, "maxScale": replicas}

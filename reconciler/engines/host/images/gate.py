@@ -14,11 +14,11 @@ from reconciler.bugs import internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.refresh import WatchedTag
-from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.signals import LocationSignals
+from reconciler.engines.images.refresh import WatchedTag
+from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.workload.deployment import ResolvedImage, ResolvedImages
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec

@@ -14,17 +14,17 @@ import msgspec
 
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.images.attempts import PullAttempts
-from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.digests import DigestStore, ImagePin, VersionPins
-from reconciler.engines.host.images.manifests import Platform, host_platform
-from reconciler.engines.host.images.protocol import ImageStore, RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
-from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
 from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
-from reconciler.engines.host.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver
+from reconciler.engines.images.attempts import PullAttempts
+from reconciler.engines.images.credentials import Keychain
+from reconciler.engines.images.manifests import Platform, host_platform
+from reconciler.engines.images.protocol import ImageStore, RegistryCredentials
+from reconciler.engines.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
+from reconciler.engines.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver, make_registry
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.workload.image_reference import (
     ImageError,
@@ -33,7 +33,6 @@ from reconciler.engines.workload.image_reference import (
     parse_reference,
 )
 from reconciler.errors import EngineError
-from reconciler.model.image_names import exact_hosts
 from reconciler.model.key import Key
 from reconciler.settings import ImageSettings
 
@@ -100,7 +99,7 @@ class ImageService:
         self._reported: dict[Key, str] = {}
         self._digests = DigestStore(context.root / "images" / "digests")
         attempts = PullAttempts(context.clock, context.rng)
-        client = registry or _make_registry(context)
+        client = registry or make_registry(context.settings, context.clock)
         self._registry = client
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
         self._keychain = Keychain(context.secrets, context.settings.credentials)
@@ -310,15 +309,6 @@ class ImageService:
                     self._events.error(images.key, error)
             else:
                 self._reported.pop(images.key, None)
-
-
-def _make_registry(context: ImageContext) -> RegistryClient:
-    # Its HTTP client takes long to import, and most processes never use a registry.
-    from reconciler.engines.host.images.registry import Registry
-
-    settings = context.settings
-    named = exact_hosts((*settings.allowed, *filter(None, (settings.registry,))))
-    return Registry(settings.insecure, context.clock, named=named)
 
 
 def _raise_first(results: Iterable[object]) -> None:

@@ -10,13 +10,12 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Protocol
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
 from reconciler.bugs import contain_bugs
-from reconciler.engines.host.images.protocol import BlobStream, ImagePart, RegistryCredentials
+from reconciler.engines.images.protocol import ImagePart, ImageSource, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.tasks import cancel_and_wait
 
@@ -35,18 +34,6 @@ _ASKED = frozenset({"accept", "range"})
 """Headers of the store that the registry gets."""
 _ANSWERED = ("content-length", "content-range", "content-type", "docker-content-digest")
 """Headers of the registry that the store gets."""
-
-
-class ImageSource(Protocol):
-    """A client of registries; its methods raise ImageError, which names the image."""
-
-    def open(
-        self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[BlobStream]:
-        """A part of an image as the registry sends it."""
-
-    async def refusal(self, reference: ImageReference, stream: BlobStream) -> ImageError:
-        """The error for an answer that is no success."""
 
 
 class ServedImage:

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from weakref import WeakValueDictionary
 
-from reconciler.engines.host.images.attempts import PullAttempts
-from reconciler.engines.host.images.manifests import Platform, check_platform
-from reconciler.engines.host.images.protocol import ImageInfo, ImageStore, RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import ServedImage
 from reconciler.engines.host.images.pulled import PulledImages
-from reconciler.engines.host.images.single_flight import SingleFlight
+from reconciler.engines.images.attempts import PullAttempts
+from reconciler.engines.images.manifests import Platform, check_platform
+from reconciler.engines.images.protocol import ImageInfo, ImageStore, RegistryCredentials
+from reconciler.engines.images.single_flight import SingleFlight
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 PARALLEL = 4

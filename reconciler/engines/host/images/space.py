@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.images.pulled import PulledImage, PulledImages
 from reconciler.engines.host.images.puller import Puller
+from reconciler.engines.images.protocol import ImageStore
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.times import FIRST_DAY
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.images.protocol import ImageStore
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

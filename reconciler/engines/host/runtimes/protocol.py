@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import IdRange, Owner
-from reconciler.engines.host.images.protocol import ImageStore
+from reconciler.engines.images.protocol import ImageStore
 from reconciler.engines.workload.environment import ContainerView
 from reconciler.engines.workload.spec import UNRESTRICTED, Restriction, WorkloadSpec
 from reconciler.model.key import Key

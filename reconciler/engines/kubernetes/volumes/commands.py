@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from reconciler.engines.kubernetes.client.objects import (
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import PREFIX, claim_name, snapshot_name, workload_name
+from reconciler.engines.kubernetes.rendering.volumes import storage_class_of
 from reconciler.engines.kubernetes.status.fields import parse_quantity, read_field, read_text
 from reconciler.engines.kubernetes.status.snapshots import COMMAND, FINAL, LiveSnapshot, SnapshotPhase, read_index
 from reconciler.engines.kubernetes.volumes.snapshots import ClaimSnapshots, SnapshotRequest
@@ -36,6 +37,7 @@ from reconciler.engines.volumes import VolumeLifecycle, VolumeSetState, make_rej
 from reconciler.engines.workload.volume_upkeep import compact_time
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.quantity import GIB
 from reconciler.model.record import Record
@@ -107,17 +109,57 @@ class VolumeCommands:
             # What controllers make names no instance: in a namespace of another one it is not ours.
             return ""
         claims = self.snapshots.claims_of(key)
-        if final and self._desired.features.snapshots:
-            waits = [await self._secure(key, claim) for claim in claims if _has_data(claim)]
-            if any(waits):
-                return next(filter(None, waits))
+        waits = await self._secure_all(key, claims) if final else ""
+        if waits:
+            return waits
+        left = await self._delete_snapshots(key)
+        await self._delete_all(claims)
+        return "the volumes end" if claims or left else ""
+
+    async def replace_claims(self, key: Key, spec: VolumeSetSpecification, *, final: bool) -> str:
+        """Delete the claims that are not of the class that ``spec`` has; what it waits for, "" if nothing.
+
+        The workload goes with them, so that it makes none of them anew, and is back with the next run. Repeated, it
+        deletes no claim of the new class. Raises EngineError, as ``delete_claims`` does.
+        """
+        error = self._mirror.explain_unknown((CLAIM, STATEFUL_SET))
+        if error is not None:
+            raise error
+        storage_class = storage_class_of(spec)
+        claims = [
+            item
+            for item in self.snapshots.claims_of(key)
+            if read_text(item.decode(), "spec", "storageClassName") != storage_class
+        ]
+        waits = await self._secure_all(key, claims) if final else ""
+        if waits or not claims:
+            return waits
+        workload = self.find_user(key)
+        if workload is not None:
+            namespace = self._desired.namespace_of(key.gvc)
+            await self._api.delete(ObjectId(STATEFUL_SET, namespace, workload_name(workload.name)))
+        await self._delete_snapshots(key)
+        await self._delete_all(claims)
+        return "the volumes that are replaced end"
+
+    async def _delete_snapshots(self, key: Key) -> bool:
+        """Delete the snapshots of a volume set that are not final ones; whether some are left."""
+        others = [live for live in self.snapshots.list(key) if live.ours and not live.final]
+        gone = [live for live in others if live.phase is not SnapshotPhase.ENDING]
+        await self.snapshots.delete(self._desired.namespace_of(key.gvc), gone)
+        return bool(others)
+
+    async def _delete_all(self, claims: Sequence[MirroredObject]) -> None:
         for claim in claims:
             if not claim.ending:
                 await self._api.delete(claim.id, uid=claim.uid)
-        others = [live for live in self.snapshots.list(key) if live.ours and not live.final]
-        namespace = self._desired.namespace_of(key.gvc)
-        await self.snapshots.delete(namespace, [live for live in others if live.phase is not SnapshotPhase.ENDING])
-        return "the volumes end" if claims or others else ""
+
+    async def _secure_all(self, key: Key, claims: Sequence[MirroredObject]) -> str:
+        """Take final snapshots of claims, if the cluster has any; what it waits for, "" once they can be restored."""
+        if not self._desired.features.snapshots:
+            return ""
+        waits = [await self._secure(key, claim) for claim in claims if _has_data(claim)]
+        return next(filter(None, waits), "")
 
     async def _secure(self, key: Key, claim: MirroredObject) -> str:
         """Take the final snapshot of a claim; what it waits for, "" once it can be restored. Raises EngineError."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.manifests import Platform
-from reconciler.engines.host.images.refresh import WatchedTag
-from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.images.manifests import Platform
+from reconciler.engines.images.refresh import WatchedTag
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

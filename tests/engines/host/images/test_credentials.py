@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import RegistryCredentials
+from reconciler.engines.images.credentials import Keychain
+from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

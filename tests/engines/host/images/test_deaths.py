@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.manifests import Platform
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
-from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.engines.images.manifests import Platform
+from reconciler.engines.images.registry import Registry
 from reconciler.settings import ImageSettings
 from tests.engines.host.images.kit import API, HOST, WEB, pinned
 from tests.engines.host.runtimes.podman.libpod import Libpod, Refusal

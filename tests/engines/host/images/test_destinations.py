@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.images.connection import ADDRESSES, PinnedTransport
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.images.connection import ADDRESSES, PinnedTransport
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.model.addresses import is_internal
 from reconciler.model.image_names import exact_hosts, full_name, is_allowed

@@ -16,10 +16,10 @@ from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
-from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason

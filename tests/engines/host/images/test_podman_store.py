@@ -19,10 +19,10 @@ import httpx2
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import RegistryCredentials
-from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.engines.images.protocol import RegistryCredentials
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason

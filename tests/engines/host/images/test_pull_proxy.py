@@ -12,9 +12,9 @@ import pytest
 
 from reconciler.engines.host.images import pull_proxy
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
-from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.images.protocol import RegistryCredentials
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.engines.host.images.kit import HOST, WEB, ImageServiceHarness

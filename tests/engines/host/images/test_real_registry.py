@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.images.manifests import ImageManifest, Platform
-from reconciler.engines.host.images.protocol import RegistryCredentials
-from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.images.manifests import ImageManifest, Platform
+from reconciler.engines.images.protocol import RegistryCredentials
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
 

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from reconciler.engines.host.images.manifests import ImageManifest, Platform, check_platform, host_platform
-from reconciler.engines.host.images.protocol import RegistryCredentials
-from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.images.manifests import ImageManifest, Platform, check_platform, host_platform
+from reconciler.engines.images.protocol import RegistryCredentials
+from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.support.clock import START, FakeClock

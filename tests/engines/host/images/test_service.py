@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
-from reconciler.engines.host.images.protocol import RegistryCredentials
+from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

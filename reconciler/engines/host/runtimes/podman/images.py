@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx2
 import msgspec
 
-from reconciler.engines.host.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
+from reconciler.engines.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason

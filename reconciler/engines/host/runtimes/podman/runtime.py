@@ -14,7 +14,6 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import PodmanRequest
@@ -54,6 +53,7 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
+from reconciler.engines.images.protocol import ImageStore
 from reconciler.engines.workload.environment import ContainerView
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError

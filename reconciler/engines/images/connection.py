@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import BlobStream
+from reconciler.engines.images.protocol import BlobStream
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.logs import log
 from reconciler.model.addresses import is_internal

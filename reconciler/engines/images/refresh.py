@@ -12,9 +12,9 @@ import msgspec
 
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import RegistryCredentials
-from reconciler.engines.host.images.tags import TagResolver
+from reconciler.engines.images.credentials import Keychain
+from reconciler.engines.images.protocol import RegistryCredentials
+from reconciler.engines.images.tags import TagResolver
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.connection import RegistryAnswer, RegistryConnection, RegistryRequest
-from reconciler.engines.host.images.protocol import RegistryCredentials
+from reconciler.engines.images.connection import RegistryAnswer, RegistryConnection, RegistryRequest
+from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 CHALLENGE_SECONDS = 3600.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
-from reconciler.engines.workload.image_reference import ImageReference
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 
 class RegistryCredentials(msgspec.Struct, frozen=True):
@@ -39,6 +40,18 @@ class BlobStream(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+
+
+class ImageSource(Protocol):
+    """A client of registries; its methods raise ImageError, which names the image."""
+
+    def open(
+        self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[BlobStream]:
+        """A part of an image as the registry sends it."""
+
+    async def refusal(self, reference: ImageReference, stream: BlobStream) -> ImageError:
+        """The error for an answer that is no success."""
 
 
 class ImageInfo(msgspec.Struct, frozen=True):

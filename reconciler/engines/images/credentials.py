@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import RegistryCredentials
+from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.workload.image_reference import DOCKER_HOST, DOCKER_HUB, ImageError, ImageReference
 from reconciler.model.key import Key

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import httpx2
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.authorization import Authorization
-from reconciler.engines.host.images.connection import SECONDS, RegistryAnswer, RegistryConnection, RegistryRequest
-from reconciler.engines.host.images.manifests import (
+from reconciler.engines.images.authorization import Authorization
+from reconciler.engines.images.connection import SECONDS, RegistryAnswer, RegistryConnection, RegistryRequest
+from reconciler.engines.images.manifests import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     MAX_MANIFEST_BYTES,
@@ -20,7 +20,7 @@ from reconciler.engines.host.images.manifests import (
     Platform,
     parse_index,
 )
-from reconciler.engines.host.images.protocol import BlobStream, ImagePart, RegistryCredentials
+from reconciler.engines.images.protocol import BlobStream, ImagePart, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

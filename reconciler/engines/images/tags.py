@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, TypeVar
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.attempts import PullAttempts
-from reconciler.engines.host.images.manifests import ImageManifest, Platform, check_platform
-from reconciler.engines.host.images.protocol import RegistryCredentials
-from reconciler.engines.host.images.pull_proxy import ImageSource
-from reconciler.engines.host.images.single_flight import SingleFlight
+from reconciler.engines.images.attempts import PullAttempts
+from reconciler.engines.images.manifests import ImageManifest, Platform, check_platform
+from reconciler.engines.images.protocol import ImageSource, RegistryCredentials
+from reconciler.engines.images.single_flight import SingleFlight
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
+from reconciler.model.image_names import exact_hosts
+from reconciler.settings import ImageSettings
 
 SHARED_SECONDS = 5.0
 """Seconds for which an answer also counts for other requests for the same image with the same login."""
@@ -117,6 +118,15 @@ class TagResolver:
         _remember_tag(self._known, asked, resolved)
         _remember_tag(self._latest, reference, resolved)
         return manifest
+
+
+def make_registry(settings: ImageSettings, clock: Clock) -> RegistryClient:
+    """A client of the registries that ``settings`` permit."""
+    # Its HTTP client takes long to import, and most processes never use a registry.
+    from reconciler.engines.images.registry import Registry
+
+    named = exact_hosts((*settings.allowed, *filter(None, (settings.registry,))))
+    return Registry(settings.insecure, clock, named=named)
 
 
 def _remember_tag(cache: dict[K, Resolved], asked: K, resolved: Resolved) -> None:

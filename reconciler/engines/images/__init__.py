@@ -1,0 +1,1 @@
+"""Registries of images, for every engine: a client, logins, and what tags mean now."""
