@@ -11,6 +11,7 @@ import pytest
 
 from reconciler import __version__
 from tests.cli.test_plan import CHANGED
+from tests.kubernetes.api_server import fake_api_server
 from tests.support import processes
 from tests.support.command_sandbox import SHOP, workload
 from tests.support.git import File
@@ -71,6 +72,27 @@ def test_the_daemon_plans_what_a_command_alone_does(sandbox: DaemonSandbox, comm
         assert daemon.stop() == 0
         assert daemon.logged("bug") == []
     assert by_daemon == plans()
+
+
+def test_the_daemon_asks_clusters_about_a_plan(tmp_path: Path) -> None:
+    with fake_api_server(tmp_path / "cluster") as server:
+        server.run_controllers()
+        here = {"engine": "kubernetes", "cluster": {"kubeconfig": str(server.kubeconfig)}}
+        locations = {"here": here, "there": {"engine": "recorded"}}
+        sandbox = DaemonSandbox(
+            tmp_path / "shop", SHOP, locations=locations, images={"registry": "registry.example.com"}
+        )
+        with sandbox.daemon() as daemon:
+            eventually(lambda: server.objects("Deployment", "shop"), "it is applied")
+            assert sandbox.run("suspend", "main").returncode == 0
+            sandbox.repo.commit({"shop/web.yaml": workload("web", "3")})
+            eventually(partial(answered, sandbox), "the daemon answers")
+            server.admission.deny("Deployment", "images need a digest")
+            done = sandbox.run("plan")
+            assert done.returncode == 1
+            assert "Refused at here: workload/shop/web: " in done.stdout
+            assert "images need a digest" in done.stdout
+            assert daemon.logged("bug") == []
 
 
 def test_the_daemon_does_not_answer_for_other_settings(sandbox: DaemonSandbox) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.kubernetes.reading import trial
+from reconciler.model.record import Health
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
@@ -162,9 +163,16 @@ def test_a_plan_waits_for_no_cluster_that_does_not_answer(
     server.heal()
 
 
-def test_a_plan_does_not_ask_where_the_daemon_gets_no_answer(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+def write_outage(sandbox: CommandSandbox, health: Health) -> None:
+    """What a daemon writes that does not reach the location; ``health`` is that of what is there, as it is now."""
     with closing(Records.open(sandbox.state / FILE)) as records:
         records.events.append("location/here", Reason.LOCATION_UNREACHABLE, "ClusterUnreachable: no route to host")
+        for record in list(records.applied.items_at("here", "kubernetes")):
+            records.applied.update_seen(record.key, "here", health, record.state)
+
+
+def test_a_plan_does_not_ask_where_the_daemon_gets_no_answer(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    write_outage(sandbox, Health.UNKNOWN)
     sandbox.commit({"shop/web.yaml": workload("web", "2")})
     [line] = list_trial_lines(sandbox)
     assert line.startswith("Not asked at here: the daemon does not reach it since ")
@@ -172,6 +180,15 @@ def test_a_plan_does_not_ask_where_the_daemon_gets_no_answer(sandbox: CommandSan
     assert server.requests == []
     with closing(Records.open(sandbox.state / FILE)) as records:
         records.events.append("location/here", Reason.LOCATION_REACHABLE, "its engine answers again")
+    assert list_trial_lines(sandbox) == []
+    assert server.requests_of("patch")
+
+
+def test_a_plan_asks_again_once_a_daemon_that_began_anew_has_an_answer(
+    sandbox: CommandSandbox, server: FakeApiServer
+) -> None:
+    write_outage(sandbox, Health.HEALTHY)
+    sandbox.commit({"shop/web.yaml": workload("web", "2")})
     assert list_trial_lines(sandbox) == []
     assert server.requests_of("patch")
 

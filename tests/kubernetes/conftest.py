@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.kubernetes.cluster.build import MODULE_FILES, NEWEST, NO_GO, find_go,
 from tests.kubernetes.cluster.control_plane import Cluster, running_cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
 from tests.kubernetes.cluster.objects import describe_namespace
+from tests.kubernetes.real_harness import RealHarness
 
 
 def _running(minor: str) -> Iterator[Cluster]:
@@ -55,3 +57,19 @@ def namespace(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest
     cluster.wait_for(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").is_success)
     yield name
     cluster.api.delete(f"/api/v1/namespaces/{name}").raise_for_status()
+
+
+@pytest.fixture
+def harness(
+    cluster: Cluster, kubelet: Kubelet, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[RealHarness]:
+    """The engine in namespaces of one test."""
+    assert kubelet
+    prefix = f"e{abs(hash(request.node.name)) % 100_000}-"
+    harness = RealHarness(tmp_path / "engine", cluster, prefix)
+    harness.open()
+    try:
+        yield harness
+    finally:
+        harness.close()
+        cluster.api.delete(f"/api/v1/namespaces/{harness.space}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -25,11 +24,11 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
-from tests.engines.kubernetes.engine_kit import WEB, EngineHarness, change_body, make_step
+from tests.engines.kubernetes.engine_kit import WEB, change_body, make_step
 from tests.engines.kubernetes.rendering.test_cases import setup_of
 from tests.engines.kubernetes.test_engine_cases import APPLIED, INSTANCE, list_batches
 from tests.kubernetes.cluster.control_plane import Cluster
-from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.real_harness import RealHarness
 from tests.kubernetes.rights import give_rights
 from tests.support.kubernetes import BUILT_IN
 from tests.support.plans import plan
@@ -37,55 +36,6 @@ from tests.support.plans import plan
 pytestmark = pytest.mark.cluster
 
 CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-class RealHarness(EngineHarness):
-    """The engine on ``cluster``, in namespaces of one test."""
-
-    def __init__(self, path: Path, cluster: Cluster, prefix: str, **options: Any) -> None:
-        super().__init__(path, give_rights(cluster), namespace_prefix=prefix, **options)
-        self.cluster = cluster
-        self.space = f"{prefix}shop"
-
-    def kubectl(self, *words: str) -> str:
-        """The output of kubectl in the namespace."""
-        return self.cluster.kubectl("--namespace", self.space, *words)
-
-    def versions(self) -> dict[str, str]:
-        """The versions of all objects that are applied, and the uids of pods."""
-        kinds = "deployments,statefulsets,services,secrets,serviceaccounts,networkpolicies"
-        form = "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}/{.metadata.generation}{'\\n'}{end}"
-        lines = self.kubectl("get", f"{kinds},pods", "--output", form).splitlines()
-        return dict(line.split() for line in lines)
-
-    def start_web(self) -> None:
-        """Apply the workload, and wait for its health."""
-        assert self.apply_web().result is Result.APPLIED
-        self.wait_for_health()
-
-    def has_drift(self) -> bool:
-        """Whether the workload is missing, or is not as it was applied."""
-        seen = self.see().get(WEB)
-        return seen is None or seen.digest == ""
-
-    def assert_no_drift(self, version: int = 1) -> None:
-        """The digest is observed."""
-        self.until(lambda: self.see_web().digest == f"digest-{version}", "the digest is seen")
-
-
-@pytest.fixture
-def harness(
-    cluster: Cluster, kubelet: Kubelet, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[RealHarness]:
-    assert kubelet
-    prefix = f"e{abs(hash(request.node.name)) % 100_000}-"
-    harness = RealHarness(tmp_path / "engine", cluster, prefix)
-    harness.open()
-    try:
-        yield harness
-    finally:
-        harness.close()
-        cluster.api.delete(f"/api/v1/namespaces/{harness.space}")
 
 
 def test_a_second_step_changes_nothing(harness: RealHarness) -> None:

@@ -1,6 +1,7 @@
 """What is rendered is what the API server stores: nothing of it is refused, changed or stored in another form.
 
-So a second apply of the same objects changes nothing, and what is observed afterwards is no drift.
+So a second apply of the same objects changes nothing, and what is observed afterwards is no drift. Nor does the server
+warn of anything: no pod has more than the baseline of Pod Security permits.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ def find_differences(sent: Any, stored: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_objects_are_stored_as_they_are_applied(cluster: Cluster, folder: Path) -> None:
+def test_objects_are_stored_as_they_are_applied_and_warn_of_nothing(cluster: Cluster, folder: Path) -> None:
     objects = [one for one in result_of(folder).get("objects", []) if one["apiVersion"] in BUILT_IN]
     namespace = f"rendered-{FOLDERS.index(folder)}"
     for kube_object in objects:
         place = "name" if kube_object["kind"] == "Namespace" else "namespace"
         kube_object["metadata"][place] = namespace
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    labels = {"pod-security.kubernetes.io/warn": "baseline"}
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
     for kube_object in objects:
         stored = apply(cluster, kube_object)
         assert list(find_differences(kube_object, stored)) == []

@@ -10,12 +10,21 @@ from typing import Any
 import jsonschema_rs
 import kubernetes_validate
 
-VERSIONS = ("1.37.0", "1.36.0", "1.35.0")
-"""The newest versions of Kubernetes whose schemas there are."""
 BUILT_IN = frozenset({"v1", "apps/v1", "autoscaling/v2", "batch/v1", "networking.k8s.io/v1", "policy/v1"})
 """Versions of the API that every cluster serves; other objects are of kinds that are added to a cluster."""
 
 _SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+_STRICT = "-local-strict"
+
+
+def _list_versions() -> list[str]:
+    """The versions whose schemas there are, the newest first."""
+    found = [folder.name[1:].removesuffix(_STRICT) for folder in _SCHEMAS.glob(f"v*{_STRICT}")]
+    return sorted(found, key=lambda version: [int(number) for number in version.split(".")], reverse=True)
+
+
+VERSIONS = _list_versions()[:3]
+"""The newest versions of Kubernetes whose schemas there are."""
 
 
 def find_schema_faults(kube_object: dict[str, Any], version: str) -> list[str]:
@@ -29,11 +38,11 @@ def find_schema_faults(kube_object: dict[str, Any], version: str) -> list[str]:
 
 @cache
 def _validator(version: str, name: str) -> jsonschema_rs.Draft202012Validator:
-    schema = json.loads((_SCHEMAS / f"v{version}-local-strict" / f"{name}.json").read_text())
+    schema = json.loads((_SCHEMAS / f"v{version}{_STRICT}" / f"{name}.json").read_text())
     return jsonschema_rs.Draft202012Validator(schema, registry=_definitions(version))
 
 
 @cache
 def _definitions(version: str) -> jsonschema_rs.Registry:
-    definitions = json.loads((_SCHEMAS / f"v{version}-local-strict" / "_definitions.json").read_text())
+    definitions = json.loads((_SCHEMAS / f"v{version}{_STRICT}" / "_definitions.json").read_text())
     return jsonschema_rs.Registry([(definitions["$id"], definitions)], draft=jsonschema_rs.Draft202012)

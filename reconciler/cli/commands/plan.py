@@ -57,7 +57,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
 
     Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. A running daemon with
     the same settings answers sooner than a new process could. Exits with 1 if anything has errors, even if the settings
-    skip it.
+    skip it, or if a cluster refuses a step.
     """
     from reconciler.cli.daemon_requests import request_plans
     from reconciler.render.plan.rendered import PlanRequest

@@ -220,15 +220,16 @@ class KubernetesEngine:
 
     async def _observe_once(self) -> list[Observation]:
         """As ``observe``, without watches: for a command, which ends soon."""
-        try:
-            self._desired.read_domains()
-            served = await self._discover()
-            await self._mirror.look([*ALWAYS_SERVED, *served])
-            await self._require_known()
-            return await self._observe_all()
-        finally:
-            await self._mirror.close(self._describe())
-            await self._api.close()
+        async with self._opening:
+            try:
+                self._desired.read_domains()
+                served = await self._discover()
+                await self._mirror.list_once([*ALWAYS_SERVED, *served])
+                await self._require_known()
+                return await self._observe_all()
+            finally:
+                await self._mirror.close(self._describe())
+                await self._api.close()
 
     async def _observe_all(self) -> list[Observation]:
         keys = {record.key for record in self._records_here()}

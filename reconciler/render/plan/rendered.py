@@ -25,7 +25,7 @@ class RenderedPlan(msgspec.Struct, frozen=True):
     """One plan: ``shown`` as text or Markdown, or ``document`` as JSON values, with the number of its steps.
 
     ``findings`` are those that the form has no place for. ``has_errors``: a file of the revision has errors, even if
-    the settings skip it.
+    the settings skip it, or a location refuses a step.
     """
 
     changes: int

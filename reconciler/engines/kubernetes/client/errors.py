@@ -127,6 +127,9 @@ def explain_no_answer(error: Exception, server: str) -> ClusterError:
     if "certificate has expired" in words or "alert certificate expired" in words:
         message = f"{server}: a certificate has expired ({words}); renew it"
         return ClusterError(message, reason=Reason.CREDENTIALS_REFUSED)
+    if "certificate is not yet valid" in words:
+        message = f"{server}: a certificate is not valid yet ({words}); compare the clocks of this host and the cluster"
+        return ClusterError(message, reason=Reason.CREDENTIALS_REFUSED)
     return ClusterError(f"{server} does not answer: {words}", reason=Reason.CLUSTER_UNREACHABLE)
 
 

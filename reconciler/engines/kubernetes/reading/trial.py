@@ -41,6 +41,7 @@ from reconciler.engines.plugin import ForeseenRefusal, ForeseenReplacement, Plan
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
+from reconciler.model.record import Health
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
@@ -129,7 +130,7 @@ class _LocationTrial:
         self._refusals: list[ForeseenRefusal] = []
         self._changes: dict[Key, dict[ObjectId, list[str]]] = {}
         self._verdicts: dict[Key, list[ObjectVerdict]] = {}
-        self.unasked = _explain_outage(records, location)
+        self.unasked = _explain_outage(records, location, settings.locations[location].engine)
 
     def read(self, ends: float) -> None:
         """Read what the cluster has of the resources, until the time ``ends``."""
@@ -295,10 +296,13 @@ def _explain_replacement(change: _Change) -> str:
     return f"{change.target} is deleted and made again, since {fields} of it cannot change; {stays}"
 
 
-def _explain_outage(records: Records, location: str) -> str:
-    """Why the daemon does not reach a location since its last try; "" if it does."""
+def _explain_outage(records: Records, location: str, engine: str) -> str:
+    """Why the daemon does not reach a location now; "" if it does, or if nothing is there that it looks at."""
     about = (Reason.LOCATION_UNREACHABLE, Reason.LOCATION_REACHABLE)
     events = [event for event in records.events.list(f"location/{location}", limit=10) if event.reason in about]
     if not events or events[-1].reason != Reason.LOCATION_UNREACHABLE:
+        return ""
+    # A daemon that began anew writes no event when it reaches the location: the health of what is there shows it.
+    if all(record.health is not Health.UNKNOWN for record in records.applied.items_at(location, engine)):
         return ""
     return f"the daemon does not reach it since {format_iso_time(events[-1].at)}: {events[-1].message}"
