@@ -45,6 +45,10 @@ class LocationRecords:
         """Everything that ``engine`` has at this location."""
         return self._records.applied.items_at(self.location, engine)
 
+    def list_keys(self, engine: str) -> list[Key]:
+        """The keys of what ``engine`` has at this location."""
+        return [stored_key(key, "applied") for key, _, _ in self._records.applied.scan_at(self.location, engine)]
+
     def domains(self) -> Iterator[Record]:
         """All domains."""
         return self._records.applied.items(Kind.DOMAIN)

@@ -134,6 +134,11 @@ class DesiredObjects:
         """Read the domains again. Raises RecordsError."""
         self._domains.refresh()
 
+    @property
+    def has_domains(self) -> bool:
+        """Whether there are any domains."""
+        return bool(self._domains.all())
+
     def list_domains(self, workloads: Collection[Key]) -> Iterator[tuple[Domain, list[Key]]]:
         """The domains that lead to ``workloads``, with these."""
         return self._domains.leading_to(workloads)

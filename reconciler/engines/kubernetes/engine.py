@@ -67,6 +67,8 @@ TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
 GATHER_SECONDS = 0.05
 """Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
+BUSY_GATHER_SECONDS = 0.25
+"""The same while changes do not end: what is observed together takes less."""
 
 
 class KubernetesEngine:
@@ -200,9 +202,12 @@ class KubernetesEngine:
 
     async def changes(self) -> AsyncIterator[frozenset[Key]]:
         """Yields the resources that have changed; empty: anything here has."""
+        clock, reported = self._context.clock, float("-inf")
         while True:
             await self._change.wait()
-            await self._context.clock.sleep(GATHER_SECONDS)
+            busy = clock.monotonic() - reported < BUSY_GATHER_SECONDS
+            await clock.sleep(BUSY_GATHER_SECONDS if busy else GATHER_SECONDS)
+            reported = clock.monotonic()
             self._change.clear()
             keys = frozenset() if self._all_changed else frozenset(self._changed)
             due = self._all_changed or bool(keys)
@@ -297,7 +302,10 @@ class KubernetesEngine:
         """What is served of the domains that lead to workloads here; None until the cluster is known."""
         if not self._works:
             return None
-        keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
+        if not self._desired.has_domains or self._context.decommissioning:
+            # This is asked with each observation, also of a single workload.
+            return {}
+        keys = [key for key in self._context.records.list_keys(self.name) if key.kind is Kind.WORKLOAD]
         return report_domains(self._context.location, keys, self._desired, self._mirror)
 
     # Steps

@@ -26,7 +26,7 @@ from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
-from reconciler.engines.kubernetes.status.rollout import LiveWorkload
+from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
 from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
@@ -131,8 +131,9 @@ class ClusterObserver:
         if record is None:
             return Observation(key, self._context.location, Health.UNKNOWN, b"{}", digest, version)
         live, context = await self._read_live(key, record, running), self._status_context(key, record)
-        health, deployment = workload_status(live, context)
-        self._note_time(key, next_status_time(live, context))
+        pods = read_pods(live, context.now)
+        health, deployment = workload_status(live, pods, context)
+        self._note_time(key, next_status_time(live, pods, context))
         if running.ending:
             health = Health.DELETING
         elif live.primary is None and live.spec.suspended:

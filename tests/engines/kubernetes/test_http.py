@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import pytest
 
@@ -42,9 +42,13 @@ class Server:
         writer.close()
 
 
+def pool_for(server: Server, path: str = "", seconds: float = 5.0) -> AbstractAsyncContextManager[HttpPool]:
+    return pool_of(server.serve, path, seconds)
+
+
 @asynccontextmanager
-async def pool_for(server: Server, path: str = "", seconds: float = 5.0) -> AsyncIterator[HttpPool]:
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+async def pool_of(serve: Handler, path: str = "", seconds: float = 5.0) -> AsyncIterator[HttpPool]:
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     pool = HttpPool(f"http://127.0.0.1:{port}{path}", ssl.create_default_context(), None, seconds)
     try:
@@ -172,6 +176,62 @@ async def test_closing_ends_requests_that_are_under_way() -> None:
         pool.close()
         with pytest.raises(OSError, match="ended before"):
             await task
+
+
+async def serve_endless_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Begin an answer with a line, and go on with as much as the client takes."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+    with suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(0.05)
+            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            await writer.drain()
+
+
+async def test_a_stream_shows_what_there_is_before_its_end() -> None:
+    async with pool_of(serve_endless_answer) as pool:
+        async with pool.stream("/watch") as answer:
+            assert (answer.status, await anext(answer.parts)) == (200, b"first\n")
+        assert not pool._busy
+
+
+async def test_a_stream_takes_no_more_than_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_UNREAD", 70_000)
+    async with pool_of(serve_endless_answer) as pool, pool.stream("/watch") as answer:
+        await anext(answer.parts)
+        [connection] = pool._busy
+        assert connection._transport is not None
+        while connection._transport.is_reading():
+            await asyncio.sleep(0)
+        unread = connection._unread
+        await asyncio.sleep(0.2)
+        assert connection._unread == unread
+        assert len(await anext(answer.parts)) == unread
+        assert connection._transport.is_reading()
+
+
+async def test_a_stream_that_breaks_off_is_an_error() -> None:
+    server = Server(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n<end>")
+    async with pool_for(server) as pool, pool.stream("/watch") as answer:
+        assert await anext(answer.parts) == b"<end>"
+        with pytest.raises(OSError, match="ended before"):
+            await anext(answer.parts)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_stream_that_is_silent_is_an_error(begun: bool) -> None:
+    server = Server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc" if begun else b"HTTP/1.1 200 OK\r\n")
+    async with pool_for(server) as pool:
+        with pytest.raises(TimeoutError, match="no part of an answer"):
+            async with pool.stream("/watch", silence=0.1) as answer:
+                assert [part async for part in answer.parts] == []
+        assert not pool._busy
+
+
+async def test_a_stream_that_ends_is_complete() -> None:
+    async with pool_for(Server()) as pool, pool.stream("/watch") as answer:
+        assert [part async for part in answer.parts] == [b"ok"]
 
 
 async def _content_of(pool: HttpPool) -> bytes:

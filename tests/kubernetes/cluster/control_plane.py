@@ -138,13 +138,17 @@ class Cluster:
         assert process.returncode == code, err
         return out
 
+    def kubectl_command(self, config: Path | None = None) -> list[str]:
+        """The words that start kubectl, as the administrator or as the user of ``config``."""
+        return [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}"]
+
     @contextmanager
     def start_kubectl(
         self, *words: str, config: Path | None = None, stdin: int = subprocess.PIPE
     ) -> Iterator[subprocess.Popen[str]]:
         """A kubectl that runs, until the block ends."""
         process = subprocess.Popen(
-            [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words],
+            [*self.kubectl_command(config), *words],
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
             stdin=stdin,
             stdout=subprocess.PIPE,

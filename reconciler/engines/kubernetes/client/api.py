@@ -10,18 +10,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
-import httpx2
 import msgspec
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.credentials import (
-    explain_unusable,
-    load_config,
-    make_client,
-    make_pool,
-)
+from reconciler.engines.kubernetes.client.credentials import explain_unusable, load_config, make_pool
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.http import Answer, HttpPool
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
@@ -128,18 +122,6 @@ class RequestBudget:
             await self._clock.sleep(-self._tokens / self._rate)
 
 
-class _Connections(NamedTuple):
-    """The connections for requests, and those for answers that take long."""
-
-    requests: HttpPool
-    streams: httpx2.AsyncClient
-
-    async def close(self) -> None:
-        """End all."""
-        self.requests.close()
-        await self.streams.aclose()
-
-
 class KubeApi:
     """A cluster. Every method raises ClusterError, with the words of the server.
 
@@ -151,18 +133,18 @@ class KubeApi:
         self._clock = clock
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
-        self._connections: _Connections | None = None
+        self._pool: HttpPool | None = None
         self._config: SingleConfig | None = None
-        self._users: Counter[_Connections] = Counter()
+        self._users: Counter[HttpPool] = Counter()
         self.server = "the cluster"
         """The address of the API server, for people."""
 
-    def _connect(self) -> _Connections:
-        if self._connections is None:
+    def _connect(self) -> HttpPool:
+        if self._pool is None:
             self._config = load_config(self._settings)
             self.server = self._config.cluster.server
-            self._connections = _Connections(make_pool(self._config), make_client(self._config))
-        return self._connections
+            self._pool = make_pool(self._config)
+        return self._pool
 
     async def open_websocket(
         self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
@@ -173,7 +155,7 @@ class KubeApi:
         """
         from reconciler.engines.kubernetes.client.websocket import open_websocket
 
-        auth = self._connect().streams.auth
+        auth = self._connect().auth
         assert self._config is not None
         try:
             return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
@@ -182,29 +164,29 @@ class KubeApi:
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
-        every = {*self._users, *((self._connections,) if self._connections is not None else ())}
-        self._connections = None
-        for connections in every:
-            await connections.close()
+        every = {*self._users, *((self._pool,) if self._pool is not None else ())}
+        self._pool = None
+        for pool in every:
+            pool.close()
 
     @asynccontextmanager
-    async def _use_connections(self) -> AsyncIterator[_Connections]:
+    async def _use_pool(self) -> AsyncIterator[HttpPool]:
         """The connections for one request; those that others replaced meanwhile end with their last request."""
-        connections = self._connect()
-        self._users[connections] += 1
+        pool = self._connect()
+        self._users[pool] += 1
         try:
-            yield connections
+            yield pool
         finally:
-            self._users[connections] -= 1
-            if not self._users[connections]:
-                del self._users[connections]
-                if connections is not self._connections:
-                    await connections.close()
+            self._users[pool] -= 1
+            if not self._users[pool]:
+                del self._users[pool]
+                if pool is not self._pool:
+                    pool.close()
 
-    def _replace(self, connections: _Connections) -> None:
+    def _replace(self, pool: HttpPool) -> None:
         """Read the credentials again for the next request: their file may be newer. Others go on as they are."""
-        if self._connections is connections:
-            self._connections = None
+        if self._pool is pool:
+            self._pool = None
 
     async def get(self, target: ObjectId) -> KubeObject | None:
         """An object; None if there is none."""
@@ -400,45 +382,41 @@ class KubeApi:
         raise error
 
     async def _ask(self, method: str, path: str, **options: Any) -> Answer:
-        async with self._use_connections() as connections:
+        async with self._use_pool() as pool:
             try:
-                answer = await connections.requests.request(method, path, **options)
+                answer = await pool.request(method, path, **options)
             except ConfigError as error:
                 raise explain_unusable(error, self.server) from None
             except OSError as error:
-                self._replace(connections)
+                self._replace(pool)
                 raise explain_no_answer(error, self.server) from None
             if answer.status == 401:
-                self._replace(connections)
+                self._replace(pool)
             return answer
 
     @asynccontextmanager
     async def _stream(
         self, path: str, subject: str, params: Mapping[str, str], silence: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        timeout = httpx2.Timeout(10.0, read=silence)
         params = {name: value for name, value in params.items() if value}
         try:
-            async with (
-                self._use_connections() as connections,
-                connections.streams.stream("GET", path, params=params, timeout=timeout) as response,
-            ):
-                if response.status_code == 401:
-                    self._replace(connections)
-                if response.status_code >= 300:
-                    raise explain_refusal(response.status_code, await response.aread(), subject)
-                yield _split_lines(response)
+            async with self._use_pool() as pool, pool.stream(path, params, silence) as answer:
+                if answer.status == 401:
+                    self._replace(pool)
+                if answer.status >= 300:
+                    raise explain_refusal(answer.status, b"".join([part async for part in answer.parts]), subject)
+                yield _split_lines(answer.parts)
         except ConfigError as error:
             raise explain_unusable(error, self.server) from None
-        except (httpx2.HTTPError, OSError) as error:
+        except OSError as error:
             raise explain_no_answer(error, self.server) from None
 
 
-async def _split_lines(response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _split_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The complete lines of a body; the rest of one that broke off is dropped."""
     rest = b""
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
+    async for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             if line:
                 yield line

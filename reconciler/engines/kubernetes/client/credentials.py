@@ -15,7 +15,7 @@ from time import time
 import httpx2
 import msgspec
 import yaml
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams, user_auth, verify_cluster
+from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import UserExec
 from lightkube.core.exceptions import ConfigError
@@ -76,32 +76,16 @@ def explain_unusable(error: Exception, server: str) -> EngineError:
     return _make_error(f"the credentials for {server} cannot be used: {error}")
 
 
-def make_client(config: SingleConfig) -> httpx2.AsyncClient:
-    """A client that logs in as ``config`` has it; nothing is sent yet. Raises EngineError for unusable certificates."""
-    timeout = httpx2.Timeout(CONNECT_SECONDS)
-    try:
-        # Proxies of the environment are not used: what reaches the cluster is in the kubeconfig alone.
-        client = AsyncClient(config, ConnectionParams(timeout=timeout, trust_env=False))
-    except (OSError, ValueError, ConfigError) as error:
-        raise _explain_certificates(config, error) from None
-    if (auth := _make_exec_auth(config)) is not None:
-        client.auth = auth
-    return client
-
-
 def make_pool(config: SingleConfig) -> HttpPool:
-    """Connections for requests, which log in the same way. Raises EngineError for unusable certificates."""
+    """Connections that log in as ``config`` has it; none is there yet. Raises EngineError for unusable certificates."""
     assert config.user is not None
     try:
+        # Proxies of the environment are not used: what reaches the cluster is in the kubeconfig alone.
         context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
         auth = _make_exec_auth(config) or user_auth(config.user)
     except (OSError, ValueError, ConfigError) as error:
-        raise _explain_certificates(config, error) from None
+        raise _make_error(f"the certificates of the context {config.context_name} cannot be used: {error}") from None
     return HttpPool(config.cluster.server, context, auth, CONNECT_SECONDS)
-
-
-def _explain_certificates(config: SingleConfig, error: Exception) -> EngineError:
-    return _make_error(f"the certificates of the context {config.context_name} cannot be used: {error}")
 
 
 def _make_exec_auth(config: SingleConfig) -> ExecAuth | None:

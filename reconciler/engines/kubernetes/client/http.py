@@ -1,6 +1,7 @@
-"""Requests over HTTP/1.1 with short answers: connections to one API server, which requests use in turn.
+"""Requests over HTTP/1.1 and their answers, short or without an end, from one API server.
 
-An apply of 2,000 workloads is more than 10,000 requests, and a client for everything takes most of its time for each.
+An apply of 2,000 workloads is more than 10,000 requests, and a watch shows hundreds of changes a second: a client for
+everything takes most of the time of each.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import asyncio
 import gzip
 import ssl
 import zlib
-from collections.abc import Mapping
-from contextlib import aclosing
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import httptools
@@ -19,6 +20,9 @@ import httpx2
 
 IDLE_SECONDS = 60.0
 """Seconds after which an unused connection is not used again: the API server ends it after 90."""
+
+MOST_UNREAD = 1 << 20
+"""Bytes of an answer that wait for who reads them; until then no more are taken from the server."""
 
 _UNAUTHORIZED = 401
 _FIRST_FINAL = 200
@@ -33,11 +37,21 @@ class Answer(NamedTuple):
     content: bytes
 
 
+class StreamedAnswer(NamedTuple):
+    """The beginning of an answer, and its content as it comes. ``parts`` raises OSError if it breaks off."""
+
+    status: int
+    parts: AsyncIterator[bytes]
+
+
 class _Message(NamedTuple):
     method: str
     target: str
     headers: dict[str, str]
-    content: bytes
+    content: bytes | None = None
+
+
+_Answered = TypeVar("_Answered", Answer, StreamedAnswer)
 
 
 class HttpPool:
@@ -49,7 +63,7 @@ class HttpPool:
     def __init__(self, server: str, context: ssl.SSLContext, auth: httpx2.Auth | None, seconds: float) -> None:
         self._url = httpx2.URL(server)
         self._context = context if self._url.scheme == "https" else None
-        self._auth = auth
+        self.auth = auth
         self._seconds = seconds
         self._prefix = self._url.raw_path.rstrip(b"/")
         self._idle: list[_Connection] = []
@@ -68,15 +82,44 @@ class HttpPool:
 
         Raises OSError if there is none, and ConfigError for unusable credentials.
         """
-        target = quote(path, safe=_SAFE) + (f"?{urlencode(params)}" if params else "")
-        message = _Message(method, target, dict(headers or {}), content or b"")
-        if self._auth is None:
-            return await self._exchange(message)
-        async with aclosing(self._auth.async_auth_flow(httpx2.Request(method, self._url))) as flow:
+        message = _Message(
+            method, _format_target(path, params), {"Accept-Encoding": "gzip", **(headers or {})}, content
+        )
+        return await self._log_in(message, self._exchange)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str] | None = None, silence: float | None = None
+    ) -> AsyncIterator[StreamedAnswer]:
+        """The answer to a GET while it comes. After ``silence`` seconds without a part of it, it is an error.
+
+        Raises OSError if there is no answer, and ConfigError for unusable credentials.
+        """
+        connections: list[_Connection] = []
+
+        async def begin(message: _Message) -> StreamedAnswer:
+            connection = await self._connect()
+            connections.append(connection)
+            self._busy.add(connection)
+            status = await connection.open_stream(self._encode(message), silence)
+            return StreamedAnswer(status, connection.read_parts(silence))
+
+        try:
+            yield await self._log_in(_Message("GET", _format_target(path, params), {}), begin)
+        finally:
+            for connection in connections:
+                self._busy.discard(connection)
+                connection.abort()
+
+    async def _log_in(self, message: _Message, exchange: Callable[[_Message], Awaitable[_Answered]]) -> _Answered:
+        """What ``exchange`` gets for ``message``, with new credentials once more if the first are refused."""
+        if self.auth is None:
+            return await exchange(message)
+        async with aclosing(self.auth.async_auth_flow(httpx2.Request(message.method, self._url))) as flow:
             request = await anext(flow)
             while True:
                 message.headers["Authorization"] = request.headers["Authorization"]
-                answer = await self._exchange(message)
+                answer = await exchange(message)
                 if answer.status != _UNAUTHORIZED:
                     return answer
                 try:
@@ -111,6 +154,10 @@ class HttpPool:
             if idle.usable and loop.time() - idle.used < IDLE_SECONDS:
                 return idle
             idle.abort()
+        return await self._connect()
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
         port = self._url.port or (80 if self._context is None else 443)
         try:
             async with asyncio.timeout(self._seconds):
@@ -124,16 +171,19 @@ class HttpPool:
             b"%b %b%b HTTP/1.1" % (message.method.encode(), self._prefix, message.target.encode()),
             b"Host: " + self._url.netloc,
             b"User-Agent: reconciler",
-            b"Accept-Encoding: gzip",
             *(f"{name}: {value}".encode() for name, value in message.headers.items()),
         ]
         if message.content:
             lines.append(b"Content-Length: %d" % len(message.content))
-        return b"\r\n".join([*lines, b"", message.content])
+        return b"\r\n".join([*lines, b"", message.content or b""])
+
+
+def _format_target(path: str, params: Mapping[str, str] | None) -> str:
+    return quote(path, safe=_SAFE) + (f"?{urlencode(params)}" if params else "")
 
 
 class _Connection(asyncio.Protocol):
-    """A connection, which has one request at a time. Its transport and its parser call the other public methods."""
+    """A connection, which has one request at a time. Its transport and its parser call what begins with other words."""
 
     def __init__(self) -> None:
         self.used = 0.0
@@ -141,40 +191,77 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._waiting: asyncio.Future[Answer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
         self._read_at = 0.0
-        self._timer: asyncio.TimerHandle
         self._over = False
+        self._streams = False
+        self._complete = False
+        self._unread = 0
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
 
     @property
     def usable(self) -> bool:
         """Whether it takes another request."""
-        return not self._over and self._waiting is None
+        return not (self._over or self._streams) and self._waiting is None
 
-    async def exchange(self, request: bytes, seconds: float) -> Answer:
+    async def exchange(self, request: bytes, seconds: float | None) -> Answer:
         """The answer to ``request``. Raises OSError if there is none, or if nothing of it comes for ``seconds``."""
         assert self._transport is not None
         waiting: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting = waiting
         self._read_at = self._loop.time()
-        self._timer = self._loop.call_later(seconds, self._check_time, seconds)
+        if seconds is not None:
+            self._timer = self._loop.call_later(seconds, self._check_time, seconds)
         self._transport.write(request)
         try:
             answer = await waiting
         finally:
-            self._timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
         # Without an answer it is not usable again.
         self._waiting = None
         self.used = self._loop.time()
         return answer
+
+    async def open_stream(self, request: bytes, silence: float | None) -> int:
+        """Send ``request``; returns the status of the answer. Raises OSError if there is none."""
+        self._streams = True
+        return (await self.exchange(request, silence)).status
+
+    async def read_parts(self, silence: float | None) -> AsyncIterator[bytes]:
+        """The content of the answer as it comes. Raises OSError if it breaks off, or after ``silence`` seconds."""
+        assert self._transport is not None
+        while True:
+            if self._parts:
+                content = b"".join(self._parts)
+                self._parts.clear()
+                self._unread = 0
+                self._transport.resume_reading()
+                yield content
+            elif self._complete:
+                return
+            elif self._error is not None:
+                raise self._error
+            else:
+                await self._wait_for_part(silence)
+
+    async def _wait_for_part(self, silence: float | None) -> None:
+        self._reader = self._loop.create_future()
+        try:
+            async with asyncio.timeout(silence):
+                await self._reader
+        except TimeoutError:
+            raise _make_silence_error(silence) from None
 
     def _check_time(self, seconds: float) -> None:
         left = self._read_at + seconds - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check_time, seconds)
         else:
-            self._fail(TimeoutError(f"no part of an answer for {seconds:.0f} s"))
+            self._fail(_make_silence_error(seconds))
 
     def abort(self) -> None:
         """End it at once."""
@@ -190,7 +277,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, part: bytes, /) -> None:
         """A part of an answer is there."""
         self._read_at = self._loop.time()
-        if self._waiting is None:
+        if self._waiting is None and not self._streams:
             self._fail(ConnectionError("an answer to no request"))
             return
         try:
@@ -210,16 +297,29 @@ class _Connection(asyncio.Protocol):
         """A header of the answer."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
+    def on_headers_complete(self) -> None:
+        """The content follows."""
+        if self._streams and self._parser.get_status_code() >= _FIRST_FINAL:
+            self._give(b"")
+
     def on_body(self, body: bytes) -> None:
         """A part of the content."""
         self._parts.append(body)
+        if self._streams:
+            self._unread += len(body)
+            if self._unread > MOST_UNREAD and self._transport is not None:
+                self._transport.pause_reading()
+            self._wake_reader()
 
     def on_message_complete(self) -> None:
         """The answer is complete, or announces another one."""
-        status = self._parser.get_status_code()
-        if status < _FIRST_FINAL or self._waiting is None or self._waiting.done():
+        if self._parser.get_status_code() < _FIRST_FINAL:
             return
         self._over = self._over or not self._parser.should_keep_alive()
+        self._complete = True
+        self._wake_reader()
+        if self._streams:
+            return
         content = b"".join(self._parts)
         if self._headers.get("content-encoding") == "gzip":
             try:
@@ -227,9 +327,23 @@ class _Connection(asyncio.Protocol):
             except (OSError, EOFError, zlib.error) as error:
                 self._fail(ConnectionError(f"no gzip: {error}"))
                 return
-        self._waiting.set_result(Answer(status, self._headers, content))
+        self._give(content)
+
+    def _give(self, content: bytes) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(Answer(self._parser.get_status_code(), self._headers, content))
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         self._over = True
+        self._error = error
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)
+        self._wake_reader()
+
+
+def _make_silence_error(seconds: float | None) -> TimeoutError:
+    return TimeoutError(f"no part of an answer for {seconds or 0:.0f} s")

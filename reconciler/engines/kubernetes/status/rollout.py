@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -95,12 +96,18 @@ class Rollout(msgspec.Struct, frozen=True):
         return tuple(pod for pod in self.pods if pod.failing and pod not in self.old)
 
 
-def read_rollout(live: LiveWorkload, now: float) -> Rollout:
+class LivePods(NamedTuple):
+    """The pods of a workload, ordered by name, and its events."""
+
+    states: Sequence[PodState]
+    events: EventIndex
+
+
+def read_rollout(live: LiveWorkload, pods: LivePods, now: float) -> Rollout:
     """The progress of a workload that has replicas at ``now``, in seconds since the epoch."""
     spec, primary = live.spec, live.object
-    events = index_events(live.events)
+    states, events = pods
     readiness = compute_readiness(primary) if primary else MISSING
-    states = read_pods(live, events, now)
     newest = _list_newest(states, spec, primary)
     live_pods = [pod for pod in states if not pod.ending]
     current = tuple(pod for pod in live_pods if pod.name in newest)
@@ -123,11 +130,12 @@ def read_rollout(live: LiveWorkload, now: float) -> Rollout:
     )
 
 
-def read_pods(live: LiveWorkload, events: EventIndex, now: float) -> list[PodState]:
-    """The pods of a workload, ordered by name."""
+def read_pods(live: LiveWorkload, now: float) -> LivePods:
+    """The pods of a workload as they are at ``now``, in seconds since the epoch."""
+    events = index_events(live.events)
     names = live.names or {container.name: container.name for container in live.spec.containers}
     context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
-    return sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name)
+    return LivePods(sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name), events)
 
 
 def health_of(rollout: Rollout, stateful: bool, error: str) -> Health:

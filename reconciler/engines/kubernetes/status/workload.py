@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.kubernetes.status.containers import ContainerState
-from reconciler.engines.kubernetes.status.events import index_events
 from reconciler.engines.kubernetes.status.executions import (
     JobInput,
     execution_conditions,
@@ -32,11 +31,11 @@ from reconciler.engines.kubernetes.status.pods import PodState, list_parts
 from reconciler.engines.kubernetes.status.readiness import Readiness, ReadinessState, compute_readiness
 from reconciler.engines.kubernetes.status.rollout import (
     MISSING,
+    LivePods,
     LiveWorkload,
     Rollout,
     describe_progress,
     health_of,
-    read_pods,
     read_rollout,
 )
 from reconciler.engines.workload.deployment import (
@@ -101,39 +100,37 @@ class _View(msgspec.Struct, frozen=True):
     conditions: tuple[DeploymentCondition, ...] = ()
 
 
-def workload_status(live: LiveWorkload, context: StatusContext) -> tuple[Health, Deployment]:
+def workload_status(live: LiveWorkload, pods: LivePods, context: StatusContext) -> tuple[Health, Deployment]:
     """Health and deployment of a workload. Executions are no replicas to wait for."""
-    view = _read_cron(live, context) if live.spec.type is Type.CRON else _read_replicas(live, context)
+    view = _read_cron(live, pods, context) if live.spec.type is Type.CRON else _read_replicas(live, pods, context)
     if context.unknown:
         view = msgspec.structs.replace(view, health=Health.UNKNOWN, message=context.unknown)
     return view.health, _build_deployment(live, context, view)
 
 
-def next_status_time(live: LiveWorkload, context: StatusContext) -> float | None:
+def next_status_time(live: LiveWorkload, pods: LivePods, context: StatusContext) -> float | None:
     """When the status changes although the cluster does not, in seconds since the epoch; None if it may not.
 
     A replica that does not become ready is a failure from some time on, and one that is ready becomes available.
     """
     now = context.now
     if live.spec.type is Type.CRON:
-        source = _read_jobs(live, context)
+        source = _read_jobs(live, pods, context)
         moments = list(list_due_times(read_executions(source), source.job, now))
     else:
-        pods = read_pods(live, index_events(live.events), now)
-        moments = [at for pod in pods if not pod.ending for at in pod.late_at]
-        moments += [pod.ready_since + live.spec.rollout.min_ready for pod in pods if pod.ready_since]
+        moments = [at for pod in pods.states if not pod.ending for at in pod.late_at]
+        moments += [pod.ready_since + live.spec.rollout.min_ready for pod in pods.states if pod.ready_since]
         moments.append(_unknown_since(live.autoscaler) + UNKNOWN_SECONDS)
     return min((moment for moment in moments if moment > now), default=None)
 
 
-def _read_jobs(live: LiveWorkload, context: StatusContext) -> JobInput:
-    events = index_events(live.events)
-    pods = group_pods(read_pods(live, events, context.now), live.pods)
-    return JobInput(live.jobs, pods, events, context.past, context.now, live.spec.job or Job())
+def _read_jobs(live: LiveWorkload, pods: LivePods, context: StatusContext) -> JobInput:
+    groups = group_pods(pods.states, live.pods)
+    return JobInput(live.jobs, groups, pods.events, context.past, context.now, live.spec.job or Job())
 
 
-def _read_replicas(live: LiveWorkload, context: StatusContext) -> _View:
-    rollout = read_rollout(live, context.now)
+def _read_replicas(live: LiveWorkload, pods: LivePods, context: StatusContext) -> _View:
+    rollout = read_rollout(live, pods, context.now)
     health = health_of(rollout, live.spec.stateful, context.last_error)
     message = context.last_error or describe_progress(rollout, live.spec.pending)
     if health is Health.DELETING:
@@ -142,16 +139,16 @@ def _read_replicas(live: LiveWorkload, context: StatusContext) -> _View:
     return _View(health, message, rollout, rollout.pods, (), conditions)
 
 
-def _read_cron(live: LiveWorkload, context: StatusContext) -> _View:
-    source = _read_jobs(live, context)
-    pods = sorted((pod for group in source.pods.values() for pod in group), key=lambda pod: pod.name)
+def _read_cron(live: LiveWorkload, pods: LivePods, context: StatusContext) -> _View:
+    source = _read_jobs(live, pods, context)
+    ended = sorted((pod for group in source.pods.values() for pod in group), key=lambda pod: pod.name)
     executions = read_executions(source)
     readiness = compute_readiness(live.object) if live.primary else MISSING
     rollout = Rollout(0, readiness, (), (), (), 0, 0)
     health, message = _judge_schedule(readiness, context.last_error)
     conditions = tuple(execution_conditions(executions, source, live.spec.suspended))
     shown = trim_executions(executions, source.job.history_limit)
-    return _View(health, message, rollout, tuple(pod for pod in pods if not pod.over), shown, conditions)
+    return _View(health, message, rollout, tuple(pod for pod in ended if not pod.over), shown, conditions)
 
 
 def _judge_schedule(readiness: Readiness, error: str) -> tuple[Health, str]:

@@ -17,7 +17,7 @@ import yaml
 from reconciler.engines.kubernetes.status.events import index_events
 from reconciler.engines.kubernetes.status.pods import PodContext
 from reconciler.engines.kubernetes.status.replicas import ReplicaSource, list_rows
-from reconciler.engines.kubernetes.status.rollout import LiveWorkload
+from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, find_claim_faults, volumeset_state
 from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
 from reconciler.engines.volumes import VolumeSetState
@@ -63,14 +63,15 @@ def context_of(case: dict[str, Any]) -> StatusContext:
 def workload_result(case: dict[str, Any]) -> dict[str, Any]:
     """Health, deployment and replicas, as they are shown."""
     live, context = live_of(case), context_of(case)
-    health, deployment = workload_status(live, context)
+    live_pods = read_pods(live, context.now)
+    health, deployment = workload_status(live, live_pods, context)
     events = index_events(live.events)
     claims = find_claim_faults(live.claims, events)
     names = {container.name: container.name for container in live.spec.containers}
     pods = PodContext(context.now, names, events, claims, live.logs)
     source = ReplicaSource(live.spec.key, "cluster", live.pods, tuple(case.get("metrics", ())))
     rows = [{**msgspec.to_builtins(row), "key": str(row.key)} for row in list_rows(source, pods)]
-    due = next_status_time(live, context)
+    due = next_status_time(live, live_pods, context)
     next_time = format_iso_time(due) if due is not None else ""
     return {"health": str(health), "next": next_time, "deployment": msgspec.to_builtins(deployment), "replicas": rows}
 
