@@ -46,6 +46,13 @@ class Followed(NamedTuple):
         return re.sub(r"(\.git)?/*$", "", self.url).rpartition("/")[2] or "repository"
 
 
+def is_remote(source: str) -> bool:
+    """Whether ``source`` is a URL, not a path. Raises UsageError for one that names a program or has a password."""
+    from reconciler.source.url import parse_address
+
+    return parse_address(source).path is None or "://" in source
+
+
 def find_state_base() -> Path:
     """The directory that has one directory for each repository: of this user, or of root."""
     if named := os.environ.get("XDG_STATE_HOME"):

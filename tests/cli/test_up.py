@@ -130,12 +130,19 @@ def test_what_cannot_run_names_the_way_out(sandbox: UpSandbox, files: dict[str, 
         ("nowhere", 2, "nowhere does not exist"),
         ("file:///nowhere", 1, "file:///nowhere cannot be followed"),
         ("gvc.yaml", 2, "is a file"),
+        (
+            "https://ada:hidden-word@example.invalid/x.git",
+            2,
+            "the url of the source at example.invalid holds a password",
+        ),
+        ("ext::sh -c 'touch here'", 2, "names a program to run"),
     ],
 )
 def test_a_source_that_is_not_there_is_refused(sandbox: UpSandbox, source: str, code: int, message: str) -> None:
     (sandbox.folder / "gvc.yaml").write_text(GVC)
     refused = sandbox.run("up", source)
     assert (refused.returncode, message in refused.stderr) == (code, True), refused.stderr
+    assert "hidden-word" not in refused.stderr
 
 
 def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.local_settings import Followed, find_state, follow_directory
+from reconciler.cli.local_settings import Followed, find_state, follow_directory, is_remote
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
 from reconciler.errors import LockedError, RecordsError, RefusedError, UsageError
 
@@ -41,18 +41,18 @@ def command(source: str, detach: bool, timeout: float, yes: bool, org: str) -> i
     machine, with images where Podman is, else with processes. The addresses that answer are printed. Ctrl-C ends all
     of it; with --detach, `reconciler down`. Other commands find what runs when they are called in DIR.
     """
-    followed = _follow(source, yes=yes)
-    file = _prepare(followed, org or DEFAULT_ORG)
-    return _run_detached(followed, file, timeout) if detach else _run_here(followed, file)
+    followed = _choose_source(source, yes=yes)
+    file = _write_local_settings(followed, org or DEFAULT_ORG)
+    return _run_detached(followed, file, timeout) if detach else _run_in_terminal(followed, file)
 
 
-def _follow(source: str, *, yes: bool) -> Followed:
+def _choose_source(source: str, *, yes: bool) -> Followed:
     """What ``source`` means. Raises RefusedError and UsageError."""
     directory = Path(source)
     if not directory.exists():
-        if "://" in source or _is_scp_address(source):
-            return Followed(source, _find_default_branch(source))
-        raise UsageError(f"{source} does not exist; name a directory, or the URL of a repository")
+        if not is_remote(source):
+            raise UsageError(f"{source} does not exist; name a directory, or the URL of a repository")
+        return Followed(source, _find_default_branch(source))
     if not directory.is_dir():
         raise UsageError(f"{source} is a file; name the directory of a repository")
     directory = directory.resolve()
@@ -60,15 +60,11 @@ def _follow(source: str, *, yes: bool) -> Followed:
     return follow_directory(directory)
 
 
-def _is_scp_address(source: str) -> bool:
-    """Whether ``source`` is an address such as ``git@host:path``."""
-    host, colon, path = source.partition(":")
-    return bool(colon and path) and "/" not in host and "@" in host
-
-
 def _find_default_branch(url: str) -> str:
     """The branch that HEAD of a remote repository names. Raises RefusedError."""
-    answer = subprocess.run(["git", "ls-remote", "--symref", url, "HEAD"], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        ["git", "ls-remote", "--symref", "--", url, "HEAD"], capture_output=True, text=True, check=False
+    )
     first = answer.stdout.partition("\n")[0]
     if answer.returncode or not first.startswith("ref: refs/heads/"):
         reason = answer.stderr.strip().rpartition("\n")[2] or "it has no branch"
@@ -98,10 +94,10 @@ def _offer_repository(directory: Path, *, yes: bool) -> None:
     commit_all(directory, "Begin")
 
 
-def _prepare(followed: Followed, org: str) -> Path:
+def _write_local_settings(followed: Followed, org: str) -> Path:
     from reconciler.cli.local_settings import DEFAULT_LOCATION, list_uncommitted, read_locations, write_settings
 
-    if "://" in followed.url or _is_scp_address(followed.url):
+    if is_remote(followed.url):
         return write_settings(followed, _read_remote_locations(followed) or [DEFAULT_LOCATION], org)
     file = write_settings(followed, read_locations(followed), org)
     differing = list_uncommitted(Path(followed.url))
@@ -118,14 +114,25 @@ def _read_remote_locations(followed: Followed) -> list[str]:
     from reconciler.cli.local_settings import read_locations
 
     with tempfile.TemporaryDirectory(prefix="reconciler-") as scratch:
-        words = ["git", "clone", "--quiet", "--bare", "--depth=1", "--branch", followed.branch, followed.url, scratch]
+        words = [
+            "git",
+            "clone",
+            "--quiet",
+            "--bare",
+            "--depth=1",
+            "--branch",
+            followed.branch,
+            "--",
+            followed.url,
+            scratch,
+        ]
         answer = subprocess.run(words, capture_output=True, text=True, check=False)
         if answer.returncode:
             raise RefusedError(f"{followed.url} cannot be cloned: {answer.stderr.strip()}")
         return read_locations(followed._replace(url=scratch))
 
 
-def _run_here(followed: Followed, file: Path) -> int:
+def _run_in_terminal(followed: Followed, file: Path) -> int:
     import asyncio
 
     from reconciler import logs
@@ -134,7 +141,7 @@ def _run_here(followed: Followed, file: Path) -> int:
 
     settings = load_settings_as_owner(file)
     _refuse_second(settings, followed)
-    _introduce(followed, file)
+    _print_introduction(followed, file)
     logs.configure_logging(settings.log.format, settings.log.level)
     asyncio.run(run_in_foreground(settings, click.echo, file))
     click.echo(f"\nStopped. Volumes and records stay in {settings.state}; to remove them: reconciler down --volumes")
@@ -150,7 +157,7 @@ def _refuse_second(settings: Settings, followed: Followed) -> None:
         )
 
 
-def _introduce(followed: Followed, file: Path) -> None:
+def _print_introduction(followed: Followed, file: Path) -> None:
     at = f"branch {followed.branch}" if followed.branch else f"commit {followed.commit[:12]}"
     click.echo(f"Following {followed.url} ({at}): commit, and it runs.\nSettings: {file}")
     click.echo("The addresses that answer follow, and the log; Ctrl-C ends all of it.\n")
