@@ -100,21 +100,6 @@ def follow_directory(directory: Path) -> Followed:
     return Followed(str(root).rstrip("/"), head.shorthand, "", "" if path == "." else path)
 
 
-def list_uncommitted(directory: Path) -> list[str]:
-    """The manifests in the work tree that differ from the commit, which do not run."""
-    import pygit2
-
-    repository = pygit2.Repository(pygit2.discover_repository(str(directory)) or str(directory))
-    if repository.is_bare:
-        return []
-    quiet = pygit2.GIT_STATUS_CURRENT | pygit2.GIT_STATUS_IGNORED
-    return sorted(
-        path
-        for path, status in repository.status().items()
-        if status & ~quiet and path.endswith((".yaml", ".yml", ".json"))
-    )
-
-
 def read_locations(followed: Followed) -> list[str]:
     """The locations that the manifests of a local repository name, or ``local``.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import Duration, read_settings, settings_option
-from reconciler.cli.output.printing import print_error
+from reconciler.cli.output.printing import note_uncommitted, print_error
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import DiskFull, LockedError
 
@@ -84,6 +84,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         finally:
             lock.release()
     code = _print_reports(settings, reports)
+    note_uncommitted(settings.sources)
     if counts is not None and counts.wanted:
         code = max(code, _report_replicas(counts))
     with closing(read_records(settings)) as records:

@@ -17,7 +17,7 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
-from reconciler.cli.output.printing import is_colour_terminal, source_errors_printed
+from reconciler.cli.output.printing import is_colour_terminal, note_uncommitted, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
             _write_plan(out, saved, documents if len(sources) > 1 else documents[0])
         plans = [render_plan(review, form, colour=colour) for review in reviews]
     print_plans(plans, failed, form, several=len(sources) > 1)
+    if not options.revision:
+        note_uncommitted(sources)
     return choose_exit_code(plans, failed, is_detailed=detailed_exitcode)
 
 

@@ -12,6 +12,7 @@ import click
 
 from reconciler.cli.local_settings import Followed, find_state, follow_directory, is_remote
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
+from reconciler.cli.output.printing import note_uncommitted
 from reconciler.errors import LockedError, RecordsError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -95,16 +96,11 @@ def _offer_repository(directory: Path, *, yes: bool) -> None:
 
 
 def _write_local_settings(followed: Followed, org: str) -> Path:
-    from reconciler.cli.local_settings import DEFAULT_LOCATION, list_uncommitted, read_locations, write_settings
+    from reconciler.cli.local_settings import DEFAULT_LOCATION, read_locations, write_settings
 
     if is_remote(followed.url):
         return write_settings(followed, _read_remote_locations(followed) or [DEFAULT_LOCATION], org)
-    file = write_settings(followed, read_locations(followed), org)
-    differing = list_uncommitted(Path(followed.url))
-    if differing:
-        count = f"{len(differing)} file{'s differ' if differing[1:] else ' differs'} from the commit and"
-        click.echo(f"{count} do{'' if differing[1:] else 'es'} not run: {', '.join(differing[:5])}", err=True)
-    return file
+    return write_settings(followed, read_locations(followed), org)
 
 
 def _read_remote_locations(followed: Followed) -> list[str]:
@@ -141,6 +137,7 @@ def _run_in_terminal(followed: Followed, file: Path) -> int:
 
     settings = load_settings_as_owner(file)
     _refuse_second(settings, followed)
+    note_uncommitted(settings.sources)
     _print_introduction(followed, file)
     logs.configure_logging(settings.log.format, settings.log.level)
     asyncio.run(run_in_foreground(settings, click.echo, file))
@@ -173,6 +170,7 @@ def _run_detached(followed: Followed, file: Path, timeout: float) -> int:
 
     settings = load_settings_as_owner(file)
     _refuse_second(settings, followed)
+    note_uncommitted(settings.sources)
     log = find_state(followed.url) / _LOG_FILE
     with log.open("wb") as output:
         program = Path(sys.executable).with_name("reconciler")  # processes are listed by this name

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from reconciler.cli.privileges import unreadable_part
 from reconciler.errors import ReconcilerError, SourceError
-from reconciler.printable import printable_lines
+from reconciler.printable import escape_text, printable_lines
 
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
     from reconciler.render.excerpt import Excerpts
+    from reconciler.settings import SourceSettings
+
+_MOST_PATHS = 5
+"""The most files that a note lists."""
 
 
 def is_colour_terminal(stream: TextIO) -> bool:
@@ -78,3 +83,19 @@ def echo_json(value: object) -> None:
     from reconciler.render.layout import as_json
 
     click.echo(as_json(value).decode())
+
+
+def note_uncommitted(sources: Iterable[SourceSettings]) -> None:
+    """Print on stderr which manifests in the work trees of ``sources`` differ from the commit, and so are not read."""
+    # A plan that the daemon answers loads nothing that reads Git, unless there is something to compare.
+    with_trees = [source for source in sources if source.local and Path(source.url, ".git").exists()]
+    if not with_trees:
+        return
+    from reconciler.source.work_tree import list_uncommitted
+
+    for source in with_trees:
+        if paths := list_uncommitted(source):
+            differ, do = ("s differ", "do") if paths[1:] else (" differs", "does")
+            listed = ", ".join(paths[:_MOST_PATHS]) + (", …" if paths[_MOST_PATHS:] else "")
+            words = f"{len(paths)} file{differ} from the commit and {do} not count: {listed}"
+            click.echo(escape_text(f"source {source.name}: {words}; commit what is to run"), err=True)
