@@ -69,6 +69,7 @@ def small() -> dict[str, str]:
 
 
 HOST_IN_OTHER_WORDS = {
+    "reconciler/cli/local_settings.py": "a setting",
     "reconciler/convert/kamal/convert.py": "a field",
     "reconciler/convert/kubernetes/ingress.py": "a field",
     "reconciler/convert/quadlet/convert.py": "a network",

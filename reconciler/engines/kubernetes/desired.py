@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, with_annotation
+from reconciler.engines.kubernetes.applying import RUNS
 from reconciler.engines.kubernetes.client.objects import SECRET, STATEFUL_SET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.image_tags import TAGS, ImageTags, TagAnswers
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
@@ -32,14 +32,15 @@ from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
     OBJECTS,
     RESTARTS,
+    SALT_SECRET,
     TOKEN,
     VERSION,
     build_metadata,
-    shared_name,
     token_secret_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
+from reconciler.engines.kubernetes.trials import with_annotation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.image_reference import check_permission, parse_reference
 from reconciler.engines.workload.routing.build import RoutingInput, build_table
@@ -153,6 +154,12 @@ class DesiredObjects:
         record = self._context.records.find_shared(Key(Kind.GVC, "", gvc))
         return record is not None and str(msgspec.json.decode(record.body, type=Gvc).tags.get(ADOPT, "")) == "true"
 
+    def has_namespace(self, gvc: str) -> bool:
+        """Whether a GVC exists, so that what its namespace has in common is needed."""
+        return not self._context.decommissioning and (
+            self._context.records.find_shared(Key(Kind.GVC, "", gvc)) is not None
+        )
+
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""
         inputs = self._namespace_inputs(gvc)
@@ -178,7 +185,7 @@ class DesiredObjects:
 
     def _salt_of(self, gvc: Key) -> bytes:
         """What names of pull secrets depend on; the cluster keeps it, so that lost records restart no pod."""
-        target = ObjectId(SECRET, self.namespace_of(gvc.name), shared_name(_SALT))
+        target = ObjectId(SECRET, self.namespace_of(gvc.name), SALT_SECRET)
         stored = self._mirror.get(target)
         if stored is not None and stored.key == gvc:
             return base64.b64decode((stored.decode().get("data") or {}).get(_SALT, ""))
@@ -335,7 +342,7 @@ class DesiredObjects:
 
 
 def _render_salt(inputs: NamespaceInputs) -> KubeObject:
-    metadata = build_metadata(inputs.owner, inputs.org, inputs.namespace, shared_name(_SALT))
+    metadata = build_metadata(inputs.owner, inputs.org, inputs.namespace, SALT_SECRET)
     content = base64.b64encode(inputs.salt).decode()
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {_SALT: content}, "immutable": True}
 

@@ -138,6 +138,7 @@ class KubernetesEngine:
         volumes = self._watcher.run(self._list_volume_sets)
         tags = (self._desired.tags.run(self.report), self._roll_moved_tags())
         working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes, *tags)
+        self._to_sweep.update(key for key in self._mirror.list_keys() if key.kind is Kind.GVC)
         self._working = [asyncio.create_task(work) for work in working]
         # Their tags are followed once they were looked at, also after a restart.
         if any(read_specification(record.body).support_dynamic_tags for record in self._list_workloads()):
@@ -216,7 +217,24 @@ class KubernetesEngine:
 
     async def observe(self) -> list[Observation]:
         """Observe all resources of the location. Raises EngineError."""
+        if not self._works and not self._open_requested:
+            return await self._observe_once()
         await self._require_known()
+        return await self._observe_all()
+
+    async def _observe_once(self) -> list[Observation]:
+        """As ``observe``, without watches: for a command, which ends soon."""
+        try:
+            self._desired.read_domains()
+            served = await self._discover()
+            await self._mirror.look([*ALWAYS_SERVED, *served])
+            await self._require_known()
+            return await self._observe_all()
+        finally:
+            await self._mirror.close(self._describe())
+            await self._api.close()
+
+    async def _observe_all(self) -> list[Observation]:
         keys = {record.key for record in self._records_here()}
         there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
         return await self._observer.observe(sorted(keys.union(there)))
@@ -253,12 +271,13 @@ class KubernetesEngine:
             self.report_change()
 
     async def _sweep(self) -> None:
-        """Delete Secrets of former versions, once no pod has them."""
+        """Delete Secrets of former versions, and those of GVCs that are gone, once no pod has them."""
         for key in list(self._to_sweep):
             # A Secret that is being applied has no pod yet.
             async with self._lock(key):
-                with contain_bugs(f"sweep of {key}"), suppress(EngineError):
-                    if not await self._applier.sweep(key):
+                with contain_bugs(f"sweep of {key}"), suppress(EngineError, RecordsError):
+                    is_gone = key.kind is Kind.GVC and not self._desired.has_namespace(key.name)
+                    if not await self._applier.sweep(key, is_gone=is_gone):
                         self._to_sweep.discard(key)
 
     def _lock(self, key: Key) -> asyncio.Lock:
@@ -311,6 +330,7 @@ class KubernetesEngine:
                 return self._terminating(step, left)
             self._desired.forget(key)
         if spec is None:
+            self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)
         await self._moves.bring_volumes(key, mounted_volumesets(spec))
         applied = AppliedResource(key, step.body, step.digest, step.version)
@@ -344,6 +364,7 @@ class KubernetesEngine:
             await self._applier.apply(
                 key, self._desired.render_namespace(name), adopt=self._desired.adopts_namespace(name)
             )
+        self._to_sweep.add(key)
 
     def _terminating(self, step: Step, left: Sequence[MirroredObject]) -> Outcome:
         count = "1 object" if len(left) == 1 else f"{len(left)} objects"
