@@ -227,7 +227,7 @@ class KubernetesEngine:
         try:
             self._desired.read_domains()
             served = await self._discover()
-            await self._mirror.look([*ALWAYS_SERVED, *served])
+            await self._mirror.list_once([*ALWAYS_SERVED, *served])
             await self._require_known()
             return await self._observe_all()
         finally:

@@ -171,12 +171,12 @@ class ClusterMirror:
         A kind that the daemon may not list is unknown, and is tried again.
         """
         kinds = list(kinds)
-        versions = await self.look(kinds)
+        versions = await self.list_once(kinds)
         self._tasks += [
             asyncio.create_task(self._follow(kind, version)) for kind, version in zip(kinds, versions, strict=True)
         ]
 
-    async def look(self, kinds: Iterable[ObjectKind]) -> list[str]:
+    async def list_once(self, kinds: Iterable[ObjectKind]) -> list[str]:
         """List ``kinds`` once, without watches; returns the versions of the lists. Raises as ``follow``."""
         return await asyncio.gather(*(self._list_first(kind) for kind in kinds))
 
