@@ -13,6 +13,7 @@ import msgspec
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.applying import RUNS
 from reconciler.engines.kubernetes.client.objects import SECRET, STATEFUL_SET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.image_tags import TAGS, ImageTags, TagAnswers
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.containers import resolve_image
@@ -82,6 +83,7 @@ class RenderedWorkload(msgspec.Struct, frozen=True):
     template: ReplicaTemplate
     objects: list[KubeObject]
     adopt: bool = False
+    answers: TagAnswers = TagAnswers()
 
 
 class DesiredObjects:
@@ -98,6 +100,7 @@ class DesiredObjects:
         self._domains = KnownDomains(context.records)
         self._tables: dict[Key, RouteTable] = {}
         self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
+        self.tags = ImageTags(context)
         self.features = ClusterFeatures()
         """What the cluster serves, as far as that is known."""
         self._builder = TemplateBuilder(
@@ -201,16 +204,24 @@ class DesiredObjects:
         running = self.find_running(key)
         restarts, mark = self._count_restarts(key, running)
         inputs = self._make_inputs(applied, running)
+        answers = self.tags.answers_of(inputs.template, running)
         inputs = msgspec.structs.replace(
-            inputs, restarts=mark, pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc))
+            inputs,
+            restarts=mark,
+            moved_tags=answers.moved,
+            pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
         )
         objects = [self._token_secret(inputs), *render_workload(inputs)]
         objects = [
             with_annotation(item, RESTARTS, f"{restarts}/{mark}") if id_of(item).kind in RUNS else item
             for item in objects
         ]
+        if answers.digests:
+            objects = [
+                with_annotation(item, TAGS, answers.encode()) if id_of(item).kind in RUNS else item for item in objects
+            ]
         self._limitations[key] = (applied.digest, list_limitations(inputs))
-        return RenderedWorkload(inputs.template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+        return RenderedWorkload(inputs.template, objects, str(workload.tags.get(ADOPT, "")) == "true", answers)
 
     def render_claims(self, record: Record) -> Sequence[KubeObject]:
         """The claims of each replica of a recorded workload, as templates. Raises EngineError and RecordsError."""
@@ -285,6 +296,7 @@ class DesiredObjects:
 
     def forget(self, key: Key) -> None:
         """A workload is deleted: one of its name gets another token."""
+        self.tags.forget(key)
         self._new_tokens.pop(key, None)
         self._limitations.pop(key, None)
         self._tables.pop(key, None)

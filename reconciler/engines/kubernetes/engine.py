@@ -138,9 +138,13 @@ class KubernetesEngine:
         self._followed = {*ALWAYS_SERVED, *served}
         await self._mirror.follow([*ALWAYS_SERVED, *served])
         volumes = self._watcher.run(self._list_volume_sets)
-        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes)
+        tags = (self._desired.tags.run(self.report), self._roll_moved_tags())
+        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes, *tags)
         self._to_sweep.update(key for key in self._mirror.list_keys() if key.kind is Kind.GVC)
         self._working = [asyncio.create_task(work) for work in working]
+        # Their tags are followed once they were looked at, also after a restart.
+        if any(read_specification(record.body).support_dynamic_tags for record in self._list_workloads()):
+            self._refresh_due.set()
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
         self.report_change()
@@ -352,6 +356,7 @@ class KubernetesEngine:
             self.report_change(applied.key)
             self._to_sweep.add(applied.key)
         await self._applier.prune(applied.key, rendered.objects)
+        self._desired.tags.follow(rendered.template, rendered.answers)
         return rendered.template.desired.version
 
     async def _apply_record(self, record: Record) -> int:
@@ -427,6 +432,13 @@ class KubernetesEngine:
                 await self._context.clock.sleep(wait)
                 wait = min(2 * wait, LAST_RETRY)
 
+    async def _roll_moved_tags(self) -> None:
+        """Apply workloads again whose images have moved, until cancelled; one that fails is reported again."""
+        while True:
+            for key in sorted(await self._desired.tags.wait_for_moved()):
+                with suppress(RecordsError):
+                    await self._refresh_workload(key)
+
     async def _refresh_workload(self, key: Key) -> bool:
         """Apply what is recorded; whether no other try is needed."""
         async with self._lock(key):
@@ -476,6 +488,9 @@ class KubernetesEngine:
         """Report an event that no step caused."""
         self._events.append(EngineEvent(key, reason, message))
         self.report_change(key)
+
+    def _list_workloads(self) -> list[Record]:
+        return [record for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
 
     def _list_volume_sets(self) -> list[Key]:
         return sorted(record.key for record in self._records_here() if record.key.kind is Kind.VOLUMESET)

@@ -22,7 +22,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
-from reconciler.settings import ClusterSettings, LocationSettings, Settings
+from reconciler.settings import ClusterSettings, ImageSettings, LocationSettings, Settings
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.support.plans import ExecutorHarness, plan, step
 
@@ -79,13 +79,14 @@ class EngineHarness(ExecutorHarness):
         self.path = path
         self.location = location
         self.secrets: dict[str, SecretValue] = {}
+        self.images = ImageSettings()
         self.bound = ClusterSettings(kubeconfig=kubeconfig, **cluster)
         self._runner = asyncio.Runner()
         self.engine = self._make_engine()
 
     def _make_engine(self) -> KubernetesEngine:
         bound = LocationSettings("kubernetes", cluster=self.bound)
-        settings = Settings("acme", (), self.path, locations={self.location: bound})
+        settings = Settings("acme", (), self.path, locations={self.location: bound}, images=self.images)
         context = EngineContext(LocationRecords(self.records, self.location), settings, self.clock, self._reveal)
         self.engines[self.location] = engine = KubernetesEngine(context)
         return engine

@@ -231,6 +231,30 @@ def remove(harness: VolumeHarness) -> None:
         finish(harness, end_step(needed))
 
 
+def test_two_daemons_on_one_cluster_touch_only_their_own(harness: VolumeHarness, tmp_path: Path) -> None:
+    begin(harness, FOR_A_DAY)
+    other = VolumeHarness(tmp_path / "other", harness.server, instance="other", namespace_prefix="other-")
+    other.open()
+    try:
+        other.apply_data(snapshots=FOR_A_DAY)
+        [outcome] = other.apply(make_user_step()).values()
+        assert outcome.result is Result.APPLIED
+        other.until(lambda: other.see_volume().current_size, "its volume is seen")
+        other.begin_schedules()
+        harness.pass_time(HOURS)
+        other.clock.shift = harness.clock.shift
+        harness.check()
+        other.check()
+        spaces = [value["metadata"]["namespace"] for value in harness.server.objects("VolumeSnapshot")]
+        assert sorted(spaces) == ["other-shop", "shop"]
+        harness.apply_data(version=2, snapshots={"createFinalSnapshot": False})
+        remove(harness)
+        assert [value["metadata"]["namespace"] for value in harness.server.objects("VolumeSnapshot")] == ["other-shop"]
+        assert other.names("PersistentVolumeClaim", "other-shop") == [CLAIM]
+    finally:
+        other.close()
+
+
 def test_final_snapshots_come_before_the_volumes_go(harness: VolumeHarness) -> None:
     begin(harness, HOURLY)
     pass_hours(harness, 1)

@@ -109,8 +109,9 @@ class WorkloadInputs(msgspec.Struct, frozen=True):
     """All that the objects of a workload are rendered from.
 
     ``token`` is its PLATFORM_TOKEN. ``restarts`` is the value of the annotation whose change restarts its pods, "" for
-    none. ``volume_sets`` are those that it mounts, by name. ``pull_secrets`` are the names of the Secrets with which
-    its images are pulled. ``body`` is its manifest in normal form.
+    none; ``moved_tags`` is the one of another, the number of times that a tag has moved. ``volume_sets`` are those that
+    it mounts, by name. ``pull_secrets`` are the names of the Secrets with which its images are pulled. ``body`` is its
+    manifest in normal form.
     """
 
     template: ReplicaTemplate
@@ -122,6 +123,7 @@ class WorkloadInputs(msgspec.Struct, frozen=True):
     token: str
     scheme: str = SPELLING
     restarts: str = ""
+    moved_tags: int = 0
     body: bytes = b""
     volume_sets: Mapping[str, VolumeSetSpecification] = {}
     pull_secrets: tuple[str, ...] = ()

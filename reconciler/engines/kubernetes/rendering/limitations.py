@@ -105,8 +105,6 @@ def _list_scaling(inputs: WorkloadInputs) -> Iterator[str]:
 
 def _list_containers(inputs: WorkloadInputs) -> Iterator[str]:
     desired = inputs.template.desired
-    if desired.dynamic_tags:
-        yield "Images are not checked for updates (supportDynamicTags): only new replicas pull what a tag means."
     for container in desired.containers:
         if container.liveness is not None and container.liveness.success_threshold > 1:
             yield (

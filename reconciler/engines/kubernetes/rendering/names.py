@@ -24,6 +24,8 @@ TOOL: Final = "reconciler"
 INSTANCE, ORG, GVC, LOCATION = (f"{PREFIX}{name}" for name in ("instance", "org", "gvc", "location"))
 WORKLOAD, VOLUMESET, VERSION = (f"{PREFIX}{name}" for name in ("workload", "volumeset", "version"))
 KEY, SOURCE, DIGEST, RESTART = (f"{PREFIX}{name}" for name in ("key", "source", "digest", "restart"))
+MOVED_TAGS = f"{PREFIX}moved-tags"
+"""How often a tag of an image of a pod has moved: another number restarts it."""
 
 RENDERED, FIELDS, OBJECTS, RESTARTS = (f"{PREFIX}{name}" for name in ("rendered", "fields", "objects", "restarts"))
 """How an object was applied: a hash of it, since an equal one needs no request; and a hash of the fields that were

@@ -12,6 +12,7 @@ from reconciler.engines.kubernetes.rendering.environment import build_pod_enviro
 from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     KEY,
+    MOVED_TAGS,
     PREFIX,
     RESTART,
     VERSION,
@@ -112,4 +113,5 @@ def _build_pod_annotations(inputs: WorkloadInputs) -> dict[str, str]:
             "prometheus.io/port": str(metrics.port),
             "prometheus.io/path": metrics.path,
         }
-    return annotations | ({RESTART: inputs.restarts} if inputs.restarts else {})
+    marks = {RESTART: inputs.restarts, MOVED_TAGS: str(inputs.moved_tags or "")}
+    return annotations | {name: mark for name, mark in marks.items() if mark}
