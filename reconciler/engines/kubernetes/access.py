@@ -14,6 +14,7 @@ from reconciler.engines.kubernetes.client.objects import (
     EVENT,
     JOB,
     NAMESPACE,
+    PERSISTENT_VOLUME,
     POD,
     POD_METRICS,
     STORAGE_CLASS,
@@ -51,6 +52,7 @@ def list_rights() -> tuple[Right, ...]:
         # A session begins with a GET where the server has the newer protocol, and with a POST before that.
         Right("", f"{POD.plural}/exec", ("create", "get"), optional=True),
         Right("", EVENT.plural, ("list",), optional=True),
+        Right("", PERSISTENT_VOLUME.plural, ("get", "patch"), optional=True),
         Right(STORAGE_CLASS.group, STORAGE_CLASS.plural, ("get",), optional=True),
         Right(POD_METRICS.group, POD_METRICS.plural, ("list",), optional=True),
         *(Right(kind.group, kind.plural, _list_verbs(kind)) for kind in written),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +12,6 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
-    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -23,26 +20,24 @@ from reconciler.engines.kubernetes.client.objects import (
     NAMESPACE,
     POD,
     SECRET,
-    SERVICE,
     STATEFUL_SET,
     KubeObject,
     ObjectId,
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
-from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner, explain_foreign, migrate_managers
+from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
     FIELDS,
     OBJECTS,
     RENDERED,
     SALT_SECRET,
-    SHORT_LENGTH,
     SOURCE,
     VERSION,
-    format_label,
 )
+from reconciler.engines.kubernetes.trials import ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -59,17 +54,10 @@ _LATE = frozenset(
 
 HANDOVER = "reconciler-handover"
 """The manager of a number of replicas on its way to an autoscaler."""
-_REPLICAS = ".spec.replicas"
-_INVALID = 422
-MADE_ANEW = (STATEFUL_SET, SERVICE)
-"""Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
-NO_ANSWER = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
-"""Reasons for which nothing is known about an object: the server was not asked."""
+_CONFLICT, _INVALID = 409, 422
 _NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-
-_CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -84,7 +72,7 @@ class ObjectApplier:
         self._api = api
         self._mirror = mirror
         self._owner = owner
-        self._forced = forced
+        self._trials = ObjectTrials(api, mirror, owner, forced)
 
     async def apply(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> bool:
         """Apply ``objects``, which are all of the resource ``key``; whether anything was changed.
@@ -109,22 +97,28 @@ class ObjectApplier:
         """
         marked = [_mark_rendered(item) for item in with_inventory(objects)]
         due = [item for item in marked if id_of(item).kind is not SECRET and not self._is_current(item)]
-        return await asyncio.gather(*(self._judge(key, item, adopt=adopt) for item in due))
-
-    async def _judge(self, key: Key, item: KubeObject, *, adopt: bool) -> ObjectVerdict:
-        target = id_of(item)
-        try:
-            trial = await self._try(key, item, adopt=adopt, only_asks=True)
-        except EngineError as error:
-            if error.reason in NO_ANSWER:
-                raise
-            return ObjectVerdict(target, error=error)
-        return ObjectVerdict(target, anew=trial.anew)
+        return await asyncio.gather(*(self._trials.judge_object(key, item, adopt=adopt) for item in due))
 
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
-        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
+        if len(due) == 1 and await self._apply_untried(key, due[0]):
+            return
+        tried = await asyncio.gather(*(self._trials.try_object(key, item, adopt=adopt) for item in due))
         for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
             await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+
+    async def _apply_untried(self, key: Key, item: KubeObject) -> bool:
+        """Apply the only object to change without a dry run, which would cost as much; whether that was possible."""
+        trial = self._trials.guess(key, item)
+        if trial is None or self._find_replicas(item, trial.target) is not None:
+            return False
+        try:
+            await self._apply(key, trial)
+        except ClusterError as error:
+            # A dry run shows whether the daemon may take fields over, or replace the object.
+            if error.code not in (_CONFLICT, _INVALID):
+                raise
+            return False
+        return True
 
     async def prune(self, key: Key, objects: Sequence[KubeObject]) -> bool:
         """Delete what belongs to ``key`` and is not among ``objects``; whether there was anything.
@@ -196,108 +190,13 @@ class ObjectApplier:
         marks = mirrored.annotations
         return marks.get(RENDERED) == _get_annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
-    async def _try(self, key: Key, item: KubeObject, *, adopt: bool, only_asks: bool = False) -> _Trial:
-        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``.
-
-        With ``only_asks`` it is not taken over yet.
-        """
-        target = id_of(item)
-        mirrored = self._mirror.get(target)
-        if mirrored is not None and mirrored.key == key:
-            return await self._dry_run(key, item, target)
-        trial, failure = None, None
-        try:
-            trial = await self._dry_run(key, item, target)
-        except ClusterError as error:
-            failure = error
-        # A watch with our labels shows none of others: that there was an object is known from the answer alone.
-        if trial is not None and trial.created:
-            return trial
-        stranger = await self._find_stranger(key, target)
-        if stranger is None and failure is not None:
-            raise failure
-        if stranger is None and trial is not None:
-            return trial
-        if stranger is not None:
-            if not adopt or not self._owner.may_adopt(stranger):
-                raise explain_foreign(stranger, self._owner)
-            if only_asks:
-                await self._api.apply(item, target, force=True, dry_run=True)
-                return _Trial(item, target, force=True)
-            await self._take_over(stranger)
-        return await self._dry_run(key, item, target)
-
-    async def _find_stranger(self, key: Key, target: ObjectId) -> KubeObject | None:
-        """The metadata of the object ``target`` if it exists and is not one of ``key``."""
-        there = await self._api.get_metadata(target)
-        if there is None:
-            return None
-        if self._owner.is_of(key, there["metadata"]):
-            return None
-        return {**there, "apiVersion": target.kind.api_version, "kind": target.kind.kind}
-
-    async def _take_over(self, stranger: KubeObject) -> None:
-        """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
-        target, metadata = id_of(stranger), stranger["metadata"]
-        entries = metadata.get("managedFields") or []
-        migrated = migrate_managers(entries)
-        operations: list[object] = [
-            # The server answers 409 to another version than this, and a later try may succeed.
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        ]
-        if migrated != entries:
-            operations.append({"op": "replace", "path": "/metadata/managedFields", "value": migrated})
-        if _CLIENT_SIDE in (metadata.get("annotations") or {}):
-            pointer = _CLIENT_SIDE.replace("/", "~1")
-            operations.append({"op": "remove", "path": f"/metadata/annotations/{pointer}"})
-        if len(operations) > 1:
-            await self._api.patch(target, operations)
-
-    async def _dry_run(self, key: Key, item: KubeObject, target: ObjectId) -> _Trial:
-        """Ask the server what it would make of ``item``, which names the fields that will be ours."""
-        force = False
-        try:
-            answer = await self._api.apply(item, target, dry_run=True)
-        except ClusterError as error:
-            if error.code == _INVALID and await self._can_be_anew(item, target):
-                return _Trial(item, target, anew=True)
-            force = self._may_force(key, error)
-            if not force:
-                raise
-            answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_FieldOwner])
-        managers = (
-            ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
-            for entry in entries
-        )
-        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
-
-    async def _can_be_anew(self, item: KubeObject, target: ObjectId) -> bool:
-        """Whether the server refuses ``item`` only because of the object of its name.
-
-        What it would refuse under any name must not cost the object that is there.
-        """
-        if target.kind not in MADE_ANEW or self._mirror.get(target) is None:
-            return False
-        name = format_label(f"{target.name}.trial", SHORT_LENGTH)
-        twin = {**item, "metadata": {**item["metadata"], "name": name}}
-        try:
-            await self._api.apply(twin, target._replace(name=name), dry_run=True)
-        except ClusterError as error:
-            # The object that is there uses up the quota, and goes first.
-            return error.reason is Reason.QUOTA_EXCEEDED
-        return True
-
     async def _hand_over_replicas(self, item: KubeObject, target: ObjectId) -> None:
         """Let another manager own the number of replicas before it leaves our fields.
 
         The server would reset it to 1 otherwise, before an autoscaler sets it.
         """
-        mirrored = self._mirror.get(target)
-        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
-            return
-        replicas = mirrored.decode()["spec"].get("replicas")
-        if replicas is None or HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+        replicas = self._find_replicas(item, target)
+        if replicas is None:
             return
         part = {
             "apiVersion": item["apiVersion"],
@@ -307,15 +206,32 @@ class ObjectApplier:
         }
         await self._api.apply(part, target, owner=HANDOVER)
 
-    async def _apply(self, key: Key, trial: _Trial) -> None:
+    def _find_replicas(self, item: KubeObject, target: ObjectId) -> int | None:
+        """The number of replicas that would leave our fields with ``item``; None if none does."""
+        mirrored = self._mirror.get(target)
+        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
+            return None
+        if HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+            return None
+        replicas: int | None = mirrored.decode()["spec"].get("replicas")
+        return replicas
+
+    async def _apply(self, key: Key, trial: Trial) -> None:
         await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
-            await self._make_room(trial.target)
-            trial = await self._dry_run(key, trial.item, trial.target)
-        answer = await self._api.apply(trial.item, trial.target, force=trial.force)
-        self._mirror.put(trial.target.kind, _encode(answer.content))
+            await self.make_room(trial.target)
+            trial = await self._trials.dry_run(key, trial.item, trial.target)
+        fields = await self._send(trial)
+        if fields != _get_annotations(trial.item)[FIELDS]:
+            self._trials.remember(trial.item, fields)
+            await self._send(trial._replace(item=with_annotation(trial.item, FIELDS, fields)))
 
-    async def _make_room(self, target: ObjectId) -> None:
+    async def _send(self, trial: Trial) -> str:
+        """Apply an object; returns the hash of the fields that are ours then."""
+        answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=trial.guess)
+        return self._mirror.put(trial.target.kind, _encode(answer.content)).fields
+
+    async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
         try:
@@ -325,18 +241,7 @@ class ObjectApplier:
         except TimeoutError:
             message = f"{target} must be made anew, and does not end; look for its finalizers"
             raise EngineError(message, reason=Reason.TERMINATING) from None
-
-    def _may_force(self, key: Key, error: ClusterError) -> bool:
-        fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
-        return bool(fields) and all(
-            any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
-            or (field == _REPLICAS and self._has_autoscaler(key))
-            for field in fields
-        )
-
-    def _has_autoscaler(self, key: Key) -> bool:
-        """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
-        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
+        self._mirror.drop(target)
 
     def _may_prune(self, key: Key, item: MirroredObject) -> bool:
         kind = item.id.kind
@@ -377,38 +282,6 @@ class ObjectApplier:
         await self._api.delete(item.id, uid=item.uid)
 
 
-class _Trial(NamedTuple):
-    """An object to apply; ``force``: fields of others are taken over; ``anew``: it is deleted first.
-
-    ``created``: there is no object of its name yet. What a StatefulSet runs goes on meanwhile, and belongs to the new
-    one of its name.
-    """
-
-    item: KubeObject
-    target: ObjectId
-    force: bool = False
-    anew: bool = False
-    created: bool = False
-
-
-class ObjectVerdict(NamedTuple):
-    """What the server says of an object before it is applied; ``anew``: it is deleted first.
-
-    ``error``: why it is refused.
-    """
-
-    target: ObjectId
-    anew: bool = False
-    error: EngineError | None = None
-
-
-class _FieldOwner(msgspec.Struct):
-    manager: str = ""
-    operation: str = ""
-    subresource: str = ""
-    fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
-
-
 def with_inventory(objects: Sequence[KubeObject]) -> list[KubeObject]:
     """``objects`` with the names of all in the one that runs, or in the first.
 
@@ -426,13 +299,6 @@ def _without_version(item: KubeObject) -> KubeObject:
     return {**item, "metadata": {**metadata, "annotations": left}}
 
 
-def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:
-    """``item`` with one more annotation."""
-    metadata = item["metadata"]
-    annotations = dict(sorted({**(metadata.get("annotations") or {}), name: value}.items()))
-    return {**item, "metadata": {**metadata, "annotations": annotations}}
-
-
 def _get_annotations(item: KubeObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
     return annotations
@@ -448,11 +314,6 @@ def _stage_of(kind: ObjectKind) -> int:
     if kind in RUNS:
         return _RUNS
     return _AFTER_RUNS if kind.kind in _LATE else _BEFORE_RUNS
-
-
-def _escape_pattern(pattern: str) -> str:
-    """A pattern of fields in which only ``*`` is special: paths contain brackets."""
-    return pattern.replace("[", "[[]")
 
 
 def explain_finalizers(item: MirroredObject) -> str:

@@ -233,12 +233,17 @@ class ClusterMirror:
         """The resources that have an object here, sorted."""
         return sorted(key for key, targets in self._by_key.items() if targets)
 
-    def put(self, kind: ObjectKind, content: bytes) -> None:
-        """Take the answer to a request of our own, which the watch shows a moment later."""
+    def put(self, kind: ObjectKind, content: bytes) -> MirroredObject:
+        """Take the answer to a request of our own, which the watch shows a moment later; returns what it has."""
         item = mirror_object(kind, content)
         former = self.get(item.id)
         if former is None or _is_newer(item.version, former.version):
             self._store(item)
+        return item
+
+    def drop(self, target: ObjectId) -> None:
+        """Forget an object that a request of our own has deleted, which the watch shows a moment later."""
+        self._remove(target)
 
     async def _list_first(self, kind: ObjectKind) -> str:
         try:

@@ -17,6 +17,7 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.reading.checks import check_clusters
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
+from reconciler.engines.protocol import Result
 from reconciler.engines.reading import ExecTarget
 from reconciler.model.key import Key, Kind
 from reconciler.settings import ClusterSettings, Settings
@@ -24,6 +25,7 @@ from tests.engines.kubernetes.engine_kit import SPACE, WEB, ClusterHarness, chan
 from tests.engines.kubernetes.reading_kit import EVERYTHING, make_settings
 from tests.engines.kubernetes.rendering.test_cases import setup_of
 from tests.engines.kubernetes.test_engine_cases import APPLIED, INSTANCE, list_batches
+from tests.engines.kubernetes.volume_kit import end_step, make_user_step
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.kubernetes.rights import list_requested_rights, list_table
 from tests.support.plans import step
@@ -110,6 +112,7 @@ def use_commands(server: FakeApiServer, path: Path) -> None:
         use_volumes(harness)
         use_executions(harness)
         use_readers(harness, make_settings(path, server.kubeconfig))
+        use_move(harness)
     finally:
         harness.close()
 
@@ -172,6 +175,14 @@ def use_readers(harness: ClusterHarness, settings: Settings) -> None:
     harness.server.converge()
     asyncio.run(use_session(reader, ExecTarget("here", key, "web-0", "main")))
     list(check_clusters(settings, "kubernetes"))
+
+
+def use_move(harness: ClusterHarness) -> None:
+    """Let the volume of a workload move to another one."""
+    web = end_step(make_step(change_body()))
+    harness.until(lambda: harness.apply(web)[WEB].result is Result.APPLIED, "the workload is gone")
+    store = make_user_step("store")
+    harness.until(lambda: harness.apply(store)[str(store.key)].result is Result.APPLIED, "the volume has moved")
 
 
 async def use_session(reader: KubernetesReader, target: ExecTarget) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from reconciler.engines.context import LocationRecords
-from reconciler.engines.kubernetes.applying import MADE_ANEW, NO_ANSWER, ObjectApplier, ObjectVerdict, explain_ending
+from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
@@ -25,7 +25,6 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.commands import check_growth, read_requested_size
 from reconciler.engines.kubernetes.desired import AppliedResource
 from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.immutable_fields import list_immutable_changes
@@ -36,6 +35,8 @@ from reconciler.engines.kubernetes.planned import PlannedRecords, SecretShapes
 from reconciler.engines.kubernetes.reading.connections import ask_cluster
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.kubernetes.rendering.names import GVC, WORKLOAD, format_label_value
+from reconciler.engines.kubernetes.trials import MADE_ANEW, NO_ANSWER, ObjectVerdict
+from reconciler.engines.kubernetes.volumes.commands import check_growth, read_requested_size
 from reconciler.engines.plugin import ForeseenRefusal, ForeseenReplacement, PlanTrial, UnaskedLocation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
