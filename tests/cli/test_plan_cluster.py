@@ -139,6 +139,15 @@ def test_a_new_namespace_is_no_trouble(sandbox: CommandSandbox) -> None:
     assert list_trial_lines(sandbox) == []
 
 
+def test_a_new_namespace_whose_login_is_not_applied_yet_is_no_refusal(sandbox: CommandSandbox) -> None:
+    with sandbox.settings.open("a") as settings:
+        settings.write("external: [//secret/outside]\n")
+    gvc = GVC.replace("shop", "lab").replace("spec:", "spec:\n  pullSecretLinks: [//secret/outside]")
+    sandbox.commit({"lab/gvc.yaml": gvc, "lab/web.yaml": workload("web")})
+    assert "workload/lab/web" in sandbox.run("plan").out
+    assert list_trial_lines(sandbox) == []
+
+
 def test_a_plan_names_volumes_that_cannot_grow(sandbox: CommandSandbox, server: FakeApiServer) -> None:
     server.converge()
     assert server.objects("PersistentVolumeClaim", "shop")

@@ -127,6 +127,7 @@ class _LocationTrial:
         self._former = make_renderer(settings, self._past, SecretShapes(self._past).read).desired
         self._objects: dict[Key, list[KubeObject]] = {}
         self._adopting: set[Key] = set()
+        self._absent: set[str] = set()
         self._refusals: list[ForeseenRefusal] = []
         self._changes: dict[Key, dict[ObjectId, list[str]]] = {}
         self._verdicts: dict[Key, list[ObjectVerdict]] = {}
@@ -181,6 +182,7 @@ class _LocationTrial:
         if namespace is not None and namespace.ending:
             self._refuse(key, explain_ending(namespace))
         elif namespace is None:
+            self._absent.add(name)
             with suppress(EngineError):
                 self._objects[key] = self._desired.render_namespace(name)[:1]
             if self._desired.adopts_namespace(name):
@@ -231,10 +233,9 @@ class _LocationTrial:
             async with slots:
                 self._verdicts[key] = await self._try_objects(applier, api, key)
 
-        spaces = {key.name for key in self._objects if key.kind is Kind.GVC}
         # Nothing can be tried in a namespace that is not there.
         keys = {*self._objects, *(step.key for step in self._steps if step.key.kind is Kind.VOLUMESET)}
-        await asyncio.gather(*(try_one(key) for key in sorted(keys) if key.gvc not in spaces))
+        await asyncio.gather(*(try_one(key) for key in sorted(keys) if key.gvc not in self._absent))
 
     async def _try_objects(self, applier: ObjectApplier, api: KubeApi, key: Key) -> list[ObjectVerdict]:
         if key.kind is Kind.VOLUMESET:
