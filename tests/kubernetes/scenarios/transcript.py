@@ -26,6 +26,8 @@ LEFT_OUT = re.compile(
     r"|\.type$|\]\.(name|location)$"
 )
 """What names this run, this machine or the engine itself."""
+MOMENTARY = ("VolumeChanging",)
+"""Reasons of events about waits of a moment, which may be over before anyone has to wait."""
 SOME = "some"
 """Restarts of what is not ready: their number depends on how long one looks."""
 NAMED = ("type", "location", "snapshotName")
@@ -131,5 +133,6 @@ def read_events(sandbox: DaemonSandbox, after: int) -> tuple[list[str], int]:
     lines = [
         f"{event.key} {event.type} {event.reason}" + ("" if event.reason == "Unhealthy" else f": {event.message}")
         for event in events
+        if event.reason not in MOMENTARY
     ]
     return lines, max((event.id for event in events), default=after)
