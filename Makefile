@@ -6,7 +6,7 @@ EXAMPLES ?= 10
 CPU_BUDGET := 600
 # The engine for clusters, on a fake API server: its tests come after the others, beyond the budget of CPU seconds.
 CLUSTERS := tests/engines/kubernetes tests/kubernetes
-QUICK := "not slow and not packaging and not cluster"
+QUICK := "not slow and not packaging and not cluster and not own_cluster"
 # Compiled modules are kept: test workers and every process that tests start would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
@@ -58,9 +58,14 @@ test-packaging: $(STAMP)
 	@$(BIN)/python -m pytest -q -m packaging tests/project
 
 ## A Kubernetes control plane, built from Go modules once, and what needs one: CI runs this after the tests, too.
+## With RECONCILER_TEST_KUBECONFIG, the promises of engines on the cluster of that file instead.
 test-cluster: $(STAMP)
+ifdef RECONCILER_TEST_KUBECONFIG
+	@$(IN_MEMORY) -q -m own_cluster $(or $(TESTS),tests/kubernetes/test_own_cluster.py)
+else
 	@$(BIN)/python -m tests.kubernetes.cluster.build
 	@$(IN_MEMORY) -q -m cluster $(or $(TESTS),tests/kubernetes)
+endif
 
 ## Style, types and the import contract.
 lint: $(STAMP)

@@ -18,6 +18,7 @@ from reconciler.engines.kubernetes.mirror import LAST_RETRY, STALE_SECONDS
 from reconciler.engines.kubernetes.reading.trial import MOST_ASKED, PATIENCE
 from reconciler.engines.kubernetes.rendering.containers import DRAIN_SECONDS, TOTAL_SECONDS
 from reconciler.reasons import Reason, Use
+from tests.kubernetes.scenarios.differences import list_met_differences
 from tests.project.tree import modules
 
 TEMPLATE = Path(__file__).with_name("kubernetes.md.in")
@@ -55,6 +56,7 @@ def page() -> str:
         "reasons": table(("Reason", "Meaning", "What to do"), map(_describe_reason, REASONS)),
         "rights": table(("Kind", "Verbs", "Needed"), map(_describe_right, list_rights())),
         "settings": table(("Setting", "What it is", "Default"), _list_settings()),
+        "differences": "\n".join(f"* {difference.text}" for difference in list_met_differences()),
         "sentences": table(("Sentence",), ([text] for text in list_sentences())),
     }
     text = TEMPLATE.read_text()

@@ -76,10 +76,17 @@ class EnginePair(NamedTuple):
 
 
 class Factory(msgspec.Struct, frozen=True):
-    """Makes the engine of the location ``here``; the path is its own scratch directory, the same for each making."""
+    """Makes the engine of the location ``here``; the path is its own scratch directory, the same for each making.
+
+    ``image`` and ``spec`` are fields of the container and of the workload, where programs really run from images.
+    ``patience`` are the seconds of real time that a step may take.
+    """
 
     make: Callable[[ExecutorHarness, Path], EnginePair]
     clock: Callable[[], Clock]
+    image: str = "nginx:1"
+    spec: dict[str, Any] = {}
+    patience: float = PATIENCE
 
 
 class EngineHarness(ExecutorHarness):
@@ -117,6 +124,8 @@ class EngineHarness(ExecutorHarness):
     def web(self, action: Action = Action.CREATE, version: int = 1, **options: Any) -> Step:
         """A step on a workload; ``options`` are of its autoscaling."""
         body = copy.deepcopy(SPEC)
+        body["spec"] |= self._factory.spec
+        body["spec"]["containers"][0]["image"] = self._factory.image
         body["spec"]["defaultOptions"]["autoscaling"] |= options
         made = step(WEB, action=action, version=version, body=body, engine=self.engine.name)
         return msgspec.structs.replace(made, digest=f"digest-{version}-{options}") if options else made
@@ -164,9 +173,9 @@ class EngineHarness(ExecutorHarness):
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """What ``condition`` returns once that is something."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self._factory.patience
         while not (answer := condition()):
-            assert time.monotonic() < end, f"not within {PATIENCE:g} s: {self.see()}"
+            assert time.monotonic() < end, f"not within {self._factory.patience:g} s: {self.see()}"
             self._loop.run(asyncio.sleep(0.02))
         return answer
 

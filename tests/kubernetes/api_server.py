@@ -23,7 +23,7 @@ from tests.kubernetes.fake.authorization import Authorizer
 from tests.kubernetes.fake.controllers import Controllers
 from tests.kubernetes.fake.errors import Object, Resource, expired
 from tests.kubernetes.fake.faults import Fault
-from tests.kubernetes.fake.pods import Pods
+from tests.kubernetes.fake.pods import EndedRun, Pods
 from tests.kubernetes.fake.resources import KNOWN_CUSTOM
 from tests.kubernetes.fake.sessions import Sessions
 from tests.kubernetes.fake.state import TOKEN, LoggedRequest, State
@@ -308,6 +308,17 @@ class FakeApiServer:
     def delete(self, kind: str, name: str, namespace: str = "", group: str | None = None) -> None:
         """Delete an object, as another client would."""
         self.controllers.delete(kind, name, namespace, group)
+
+    def restart_containers(self, pod: Object, code: int, reason: str = "", message: str = "") -> None:
+        """Let the containers of a pod end with ``code`` and start again, for the reason of an event if there is one."""
+        with self.state.storage.lock:
+            ends, uid = self.state.pods.ends, pod["metadata"]["uid"]
+            [status, *_] = pod["status"]["containerStatuses"]
+            ends[uid] = EndedRun(
+                ends[uid].count + 1 if uid in ends else 1, code, status["state"]["running"]["startedAt"]
+            )
+            self.state.pods.begin_again(uid)
+            self.controllers.restart_containers(pod, reason, message)
 
     def run_cron_job(self, namespace: str, name: str) -> str:
         """Let a CronJob be due now; the name of its Job."""

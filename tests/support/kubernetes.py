@@ -1,8 +1,9 @@
-"""Objects against the schemas of Kubernetes, as ``kubernetes_validate`` has them; each schema is compiled once."""
+"""Objects against the schemas of Kubernetes, as ``kubernetes_validate`` has them; the cluster that tests may use."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import kubernetes_validate
 
 BUILT_IN = frozenset({"v1", "apps/v1", "autoscaling/v2", "batch/v1", "networking.k8s.io/v1", "policy/v1"})
 """Versions of the API that every cluster serves; other objects are of kinds that are added to a cluster."""
+
+KUBECONFIG = "RECONCILER_TEST_KUBECONFIG"
+"""The variable with the kubeconfig of a cluster for tests."""
 
 _SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 _STRICT = "-local-strict"
@@ -46,3 +50,11 @@ def _validator(version: str, name: str) -> jsonschema_rs.Draft202012Validator:
 def _definitions(version: str) -> jsonschema_rs.Registry:
     definitions = json.loads((_SCHEMAS / f"v{version}{_STRICT}" / "_definitions.json").read_text())
     return jsonschema_rs.Registry([(definitions["$id"], definitions)], draft=jsonschema_rs.Draft202012)
+
+
+def find_test_kubeconfig(environ: Mapping[str, str]) -> Path:
+    """The file that the variable names, never a default. Raises ValueError without one."""
+    path = Path(environ.get(KUBECONFIG, ""))
+    if not path.is_absolute() or not path.is_file():
+        raise ValueError(f"{KUBECONFIG} has to be the absolute path of a kubeconfig; no other cluster is used")
+    return path

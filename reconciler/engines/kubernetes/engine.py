@@ -99,7 +99,7 @@ class KubernetesEngine:
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
-        self._observer = ClusterObserver(parts, self._watcher)
+        self._observer = ClusterObserver(parts, self._watcher, self._add_event)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
         self._change = asyncio.Event()
@@ -341,11 +341,15 @@ class KubernetesEngine:
         if spec is None:
             self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)
+        if running is None:
+            self._observer.expect_news(key)
         await self._moves.bring_volumes(key, mounted_volumesets(spec))
         applied = AppliedResource(key, step.body, step.digest, step.version)
         await self._releases.take_before(applied)
         version = await self._apply(applied)
-        seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
+        # Nothing has to run for a schedule to be as it is wanted.
+        health = Health.HEALTHY if spec.type == "cron" else Health.LOADING
+        seen = Observation(key, step.location, health, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
 
     async def _apply(self, applied: AppliedResource) -> int:
@@ -486,7 +490,7 @@ class KubernetesEngine:
 
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """Report an event that no step caused."""
-        self._events.append(EngineEvent(key, reason, message))
+        self._add_event(key, reason, message)
         self.report_change(key)
 
     def _list_workloads(self) -> list[Record]:
@@ -494,6 +498,9 @@ class KubernetesEngine:
 
     def _list_volume_sets(self) -> list[Key]:
         return sorted(record.key for record in self._records_here() if record.key.kind is Kind.VOLUMESET)
+
+    def _add_event(self, key: Key, reason: Reason, message: str) -> None:
+        self._events.append(EngineEvent(key, reason, message))
 
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:

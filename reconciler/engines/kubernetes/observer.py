@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +24,9 @@ from reconciler.engines.kubernetes.client.objects import (
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
-from reconciler.engines.kubernetes.status.fields import find_condition, is_true
+from reconciler.engines.kubernetes.status.containers import EVENT_SECONDS
+from reconciler.engines.kubernetes.status.fields import find_condition, is_true, read_seconds
+from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.snapshots import read_index
@@ -34,7 +36,7 @@ from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
-from reconciler.engines.workload.deployment import DeploymentTarget, read_deployment
+from reconciler.engines.workload.deployment import Deployment, DeploymentTarget, read_deployment
 from reconciler.engines.workload.names import make_alias
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
@@ -49,10 +51,12 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
 from reconciler.model.kinds.workload import mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
-from reconciler.reasons import ConditionType
+from reconciler.reasons import ConditionType, Reason
 
 EVENTS_SECONDS = 5.0
 """Seconds for which the events of a namespace are not asked for again, and as much more for each thousand of them."""
+NEW_EVENTS_SECONDS = 0.5
+"""The same, just after a pod is no longer ready."""
 LAST_LINES = 10
 """Lines of a container that ended which are read for its message."""
 MOST_LOGS = 200
@@ -66,9 +70,11 @@ _encode = msgspec.json.Encoder().encode
 class ClusterObserver:
     """Makes observations from what ``mirror`` has; it asks the cluster only about pods that are not well."""
 
-    def __init__(self, parts: ClusterParts, volumes: VolumeWatcher) -> None:
+    def __init__(self, parts: ClusterParts, volumes: VolumeWatcher, report: Callable[[Key, Reason, str], None]) -> None:
         self._context, self._api, self._mirror, self._desired, self._applier = parts
         self._volumes = volumes
+        self._report = report
+        self._moments: dict[Key, WorkloadMoment] = {}
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self._events: dict[str, _NamespaceEvents] = {}
         self._times: dict[Key, float] = {}
@@ -122,6 +128,7 @@ class ClusterObserver:
             return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
         if running is None:
+            self._moments.pop(key, None)
             items = self._mirror.of_key(key)
             if record is None or not any(item.id.kind is POD for item in items):
                 return None
@@ -134,6 +141,7 @@ class ClusterObserver:
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
         self._note_time(key, next_status_time(live, pods, context))
+        self._note_news(record, live, deployment, context.now)
         if running.ending:
             health = Health.DELETING
         elif live.primary is None and live.spec.suspended:
@@ -151,6 +159,17 @@ class ClusterObserver:
         if errors:
             message = "; ".join(dict.fromkeys(map(str, errors)))
             yield make_condition(ConditionType.OBJECTS_UNKNOWN, errors[0].reason, message)
+
+    def expect_news(self, key: Key) -> None:
+        """Report all that happens to a workload that is about to be created."""
+        self._moments[key] = WorkloadMoment()
+
+    def _note_news(self, record: Record, live: LiveWorkload, deployment: Deployment, now: float) -> None:
+        """Report what happened since the last observation, by this process or the one before it."""
+        before = self._moments.get(record.key) or read_recorded_moment(record.state, live, now)
+        self._moments[record.key], news = find_news(before, live, deployment, now)
+        for reason, message in news:
+            self._report(record.key, reason, message)
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""
@@ -175,7 +194,8 @@ class ClusterObserver:
         )
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
-        events = (await self._read_events(running.id.namespace)).about(live, running.id.name)
+        since = max(map(_unready_since, pods), default=0.0)
+        events = (await self._read_events(running.id.namespace, since)).about(live, running.id.name)
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
@@ -190,15 +210,20 @@ class ClusterObserver:
         past = read_deployment(record.state)
         alias, gvc_version = self._gvc(key)
         settings = self._context.settings
-        created = {version.workload: version.created for version in past.status.versions} if past is not None else {}
+        versions = past.status.versions if past is not None else ()
         return StatusContext(
             target=DeploymentTarget(self._context.location, alias, gvc_version, settings.endpoint_domain),
             now=self._context.clock.now(),
             limitations=self._desired.limitations(record),
             address=f"{workload_name(key.name)}.{self._desired.namespace_of(key.gvc)}.svc",
-            created=created,
+            created={version.workload: version.created for version in versions},
             domain_endpoints=self._desired.table_of(key).endpoints.get(key, ()),
             past=past.status.job_executions if past is not None else (),
+            restarts={
+                (version.workload, name): container.get("restarts", {})
+                for version in versions
+                for name, container in version.containers.items()
+            },
         )
 
     def _gvc(self, key: Key) -> tuple[str, int]:
@@ -207,11 +232,16 @@ class ClusterObserver:
         alias = record.alias if record is not None else ""
         return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
 
-    async def _read_events(self, namespace: str) -> _NamespaceEvents:
-        """The events of a namespace. Without them, messages are shorter; nothing else depends on them."""
+    async def _read_events(self, namespace: str, since: float) -> _NamespaceEvents:
+        """The events of a namespace, with those of pods that are not ready ``since`` then, in seconds since the epoch.
+
+        Without them, messages are shorter; nothing else depends on them.
+        """
         now = self._context.clock.monotonic()
         events = self._events.get(namespace, _NamespaceEvents())
-        if now < events.until:
+        # Such a time has whole seconds, and its event may come a little later.
+        is_new = self._context.clock.now() - (now - events.at) <= since + EVENT_SECONDS
+        if now - events.at < (NEW_EVENTS_SECONDS if is_new else EVENTS_SECONDS) * (1 + len(events.items) / 1000):
             return events
         try:
             page = await self._api.list(
@@ -219,8 +249,8 @@ class ClusterObserver:
             )
         except EngineError:
             return events
-        until = now + EVENTS_SECONDS * (1 + len(page.items) / 1000)
-        self._events[namespace] = events = _NamespaceEvents.read(page.items, until)
+        events = _NamespaceEvents.read(page.items, now)
+        self._events[namespace] = events
         return events
 
     async def _read_logs(self, pods: Iterable[KubeObject]) -> LogLines:
@@ -271,18 +301,18 @@ class ClusterObserver:
 
 
 class _NamespaceEvents(NamedTuple):
-    """The events of a namespace, ordered by the ``names`` of their objects; used ``until`` then (monotonic)."""
+    """The events of a namespace, ordered by the ``names`` of their objects, as they were ``at`` then (monotonic)."""
 
-    until: float = float("-inf")
+    at: float = float("-inf")
     names: Sequence[str] = ()
     items: Sequence[KubeObject] = ()
 
     @classmethod
-    def read(cls, contents: Iterable[bytes], until: float) -> _NamespaceEvents:
+    def read(cls, contents: Iterable[bytes], at: float) -> _NamespaceEvents:
         """The events of a list, as JSON."""
         events: list[KubeObject] = [msgspec.json.decode(content) for content in contents]
         events.sort(key=_get_subject)
-        return cls(until, [_get_subject(event) for event in events], events)
+        return cls(at, [_get_subject(event) for event in events], events)
 
     def about(self, live: LiveWorkload, name: str) -> tuple[KubeObject, ...]:
         """Those that may be about an object of a workload: its pods and their controllers begin with its name."""
@@ -308,6 +338,12 @@ def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
         ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
         if ended.get("exitCode"):
             yield status
+
+
+def _unready_since(pod: KubeObject) -> float:
+    """When a pod became not ready, in seconds since the epoch; 0 if it is ready, or nobody knows."""
+    ready = find_condition(pod, ConditionType.READY)
+    return 0.0 if is_true(ready) else read_seconds(ready, "lastTransitionTime")
 
 
 def _is_well(live: LiveWorkload) -> bool:

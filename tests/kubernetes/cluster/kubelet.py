@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx2
 
 from tests.kubernetes.cluster.client import Client, Object
-from tests.kubernetes.cluster.pod import Pod, format_now
+from tests.kubernetes.cluster.pod import PROBE_WORDS, Pod, format_now
 from tests.kubernetes.cluster.scripts import Script, Scripts
 from tests.kubernetes.cluster.streams import StreamServer
 from tests.kubernetes.cluster.volumes import Provisioner
@@ -32,6 +32,7 @@ class Kubelet:
 
     def __init__(self, kubeconfig: Path, nodes: tuple[str, ...] = ("node-a", "node-b"), pace: float = 0.02) -> None:
         self.pace = pace
+        self.start_seconds = 0.0
         self.scripts = Scripts()
         self.nodes = nodes
         self.pods: dict[str, Pod] = {}
@@ -72,6 +73,16 @@ class Kubelet:
         """End a container now, the first unless it is named."""
         self._call(self._end_container, namespace, pod, container, (code, reason))
 
+    def fail_liveness(self, namespace: str, pod: str) -> None:
+        """Let the liveness probe of the first container fail: it ends, and starts again."""
+        self._run(self._fail_liveness(self._find(namespace, pod)))
+
+    async def _fail_liveness(self, pod: Pod) -> None:
+        container = pod.containers[0]
+        count = (container.spec.get("livenessProbe") or {}).get("failureThreshold", 3)
+        await self.record(pod.item, "Unhealthy", f"Liveness probe failed: {PROBE_WORDS}", container.name, count)
+        pod.end_container(container.name, self.scripts.find(pod.item, container.spec).stop_code)
+
     def write_log(self, namespace: str, pod: str, text: str, container: str = "") -> None:
         """Let a container log the lines of ``text``, the first unless it is named."""
         self._call(self._write_log, namespace, pod, container, text)
@@ -98,8 +109,8 @@ class Kubelet:
         if not task.cancelled() and (fault := task.exception()) is not None:
             self.faults.append(fault)
 
-    async def record(self, pod: Object, kind: str, reason: str, message: str) -> None:
-        """Record an event of ``pod``; ``kind`` is Normal or Warning."""
+    async def record(self, pod: Object, reason: str, message: str, container: str = "", count: int = 1) -> None:
+        """Record a warning about ``pod``, or about a container of it, that was there ``count`` times."""
         metadata, now = pod["metadata"], format_now()
         event = {
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
@@ -109,13 +120,14 @@ class Kubelet:
                 "name": metadata["name"],
                 "namespace": metadata["namespace"],
                 "uid": metadata["uid"],
+                **({"fieldPath": f"spec.containers{{{container}}}"} if container else {}),
             },
-            "type": kind,
+            "type": "Warning",
             "reason": reason,
             "message": message,
             "firstTimestamp": now,
             "lastTimestamp": now,
-            "count": 1,
+            "count": count,
             "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
             "reportingComponent": "kubelet",
             "reportingInstance": pod["spec"]["nodeName"],
@@ -264,7 +276,7 @@ class Kubelet:
 def _describe_condition(kind: str, true: bool, reason: str) -> Object:
     now = format_now()
     return {
-        "type": kind,
+        "type": "Warning",
         "status": "True" if true else "False",
         "reason": reason,
         "message": reason,

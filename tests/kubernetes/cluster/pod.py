@@ -19,6 +19,8 @@ from tests.kubernetes.cluster.scripts import Script, Scripts
 BACKOFF_SECONDS = 10.0
 LONGEST_BACKOFF_SECONDS = 300.0
 KILLED = 137
+PROBE_WORDS = "HTTP probe failed with statuscode: 500"
+"""What the kubelet reports of a probe that fails by script."""
 
 
 class Surroundings(Protocol):
@@ -28,6 +30,8 @@ class Surroundings(Protocol):
     scripts: Scripts
     pace: float
     """Seconds here for one second of a manifest: of probes, hooks, grace periods and backoff."""
+    start_seconds: float
+    """How long a container that starts is not ready, whatever its script."""
 
     def next_address(self) -> str:
         """An address that no pod had before."""
@@ -37,8 +41,8 @@ class Surroundings(Protocol):
         """Remember that the script of a pod is wrong, or this code."""
         ...
 
-    async def record(self, pod: Object, kind: str, reason: str, message: str) -> None:
-        """Record an event of ``pod``; ``kind`` is Normal or Warning."""
+    async def record(self, pod: Object, reason: str, message: str, container: str = "", count: int = 1) -> None:
+        """Record a warning about ``pod``, or about a container of it, that was there ``count`` times."""
         ...
 
 
@@ -250,7 +254,7 @@ class Pod:
             image = container.spec["image"]
             text = f'Back-off pulling image "{image}": {message}' if tries else message
             container.state = {"waiting": {"reason": reason, "message": text}}
-            await self._report_problem("Failed", f'Failed to pull image "{image}": {message}')
+            await self._report_problem("Failed", f'Failed to pull image "{image}": {message}', container.name)
             await self._wait_for_change(container, self._backoff_seconds(tries))
             tries += 1
 
@@ -268,7 +272,7 @@ class Pod:
                 await self._report_problem("FailedMount", str(missing))
             except Missing as missing:
                 container.state = {"waiting": {"reason": "CreateContainerConfigError", "message": str(missing)}}
-                await self._report_problem("Failed", f"Error: {missing}")
+                await self._report_problem("Failed", f"Error: {missing}", container.name)
             await self._wait_for_change(container, self._backoff_seconds(tries))
             tries += 1
 
@@ -285,13 +289,14 @@ class Pod:
             script = self._script(container)
             age = asyncio.get_running_loop().time() - begun
             container.started = script.started
-            container.ready = script.started and script.ready and age >= max(delay, script.ready_after)
+            start = max(delay, script.ready_after, self._kubelet.start_seconds)
+            container.ready = script.started and script.ready and age >= start
             if script.exit is not None and age >= script.exit_after:
                 return script.exit, script.reason
             if probe and not script.ready:
-                await self._report_problem("Unhealthy", "Readiness probe failed: as scripted")
+                await self._report_problem("Unhealthy", f"Readiness probe failed: {PROBE_WORDS}", container.name)
             self.report()
-            times = [max(delay, script.ready_after)] + ([script.exit_after] if script.exit is not None else [])
+            times = [start] + ([script.exit_after] if script.exit is not None else [])
             waits = [time - age for time in times if time > age]
             await self._wait_for_change(container, min(waits, default=None))
         return container.end.result()
@@ -314,7 +319,7 @@ class Pod:
             seconds = self._backoff_seconds(container.restarts - 1)
             message = f"back-off {seconds / self._kubelet.pace:.0f}s restarting failed container={container.name}"
             container.state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-            await self._report_problem("BackOff", f"{message} in pod {self.name}")
+            await self._report_problem("BackOff", f"{message} in pod {self.name}", container.name)
             await self._wait_for_change(container, seconds)
         container.restarts += 1
 
@@ -341,9 +346,9 @@ class Pod:
         killed = needed > grace
         container.finish(KILLED if killed else script.stop_code, script)
 
-    async def _report_problem(self, reason: str, message: str) -> None:
+    async def _report_problem(self, reason: str, message: str, container: str = "") -> None:
         self.report()
-        await self._kubelet.record(self.item, "Warning", reason, message)
+        await self._kubelet.record(self.item, reason, message, container)
 
     def report(self) -> None:
         """Send the status soon; what changes at once is sent at once."""

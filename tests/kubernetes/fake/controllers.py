@@ -47,8 +47,8 @@ class Writer:
                 raise
             return value
 
-    def record_event(self, value: Object, reason: str, message: str) -> None:
-        """Record a warning about an object, once."""
+    def record_event(self, value: Object, reason: str, message: str, container: str = "", count: int = 1) -> None:
+        """Record a warning about an object, or about a container of a pod, once."""
         metadata = value["metadata"]
         digest = hash_of([metadata["uid"], reason, message])
         name = f"{metadata['name']}.{digest}"
@@ -56,8 +56,9 @@ class Writer:
             return
         reference = {"kind": value["kind"], "apiVersion": value["apiVersion"], "namespace": metadata["namespace"]}
         reference |= {"name": metadata["name"], "uid": metadata["uid"]}
+        reference |= {"fieldPath": f"spec.containers{{{container}}}"} if container else {}
         now = self.state.operations.now()
-        body = {"involvedObject": reference, "reason": reason, "message": message, "type": "Warning", "count": 1}
+        body = {"involvedObject": reference, "reason": reason, "message": message, "type": "Warning", "count": count}
         body |= {"firstTimestamp": now, "lastTimestamp": now, "source": {"component": self._manager}}
         self.create("Event", {"metadata": {"name": name, "namespace": metadata["namespace"]}, **body})
 
@@ -150,6 +151,12 @@ class Controllers:
             resource = self._writer.resource(kind, group)
             body = self._state.operations.delete(make_call(resource, value, "delete")).body
             self._state.react(resource, body)
+
+    def restart_containers(self, pod: Object, reason: str, message: str) -> None:
+        """Let the kubelet show that the containers of a pod have started again."""
+        for container in pod["spec"]["containers"] if reason else ():
+            self._writer.record_event(pod, reason, message, container["name"], 3)
+        self.converge()
 
     def react(self, resource: Resource, value: Object) -> None:
         """Act after a write of another client."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from tests.kubernetes.fake.errors import Object
-from tests.kubernetes.fake.pods import PodScript
+from tests.kubernetes.fake.pods import EndedRun, PodScript
 
 if TYPE_CHECKING:
     from tests.kubernetes.fake.controllers import Writer
@@ -31,7 +32,7 @@ class Kubelet:
 
     def _run_pod(self, pod: Object) -> None:
         if pod["metadata"].get("deletionTimestamp"):
-            if not pod["metadata"].get("finalizers"):
+            if not pod["metadata"].get("finalizers") and self._writer.state.pods.may_end(pod, time.time()):
                 self._writer.delete(pod, grace=0)
             return
         script = self._writer.state.pods.script_of(pod)
@@ -93,10 +94,13 @@ class Kubelet:
     def _record_trouble(self, pod: Object, container: Object, script: PodScript) -> None:
         name, image = container["name"], container["image"]
         if script.state == "PullError":
-            self._writer.record_event(pod, "Failed", f'Failed to pull image "{image}": {script.message}')
+            self._writer.record_event(pod, "Failed", f'Failed to pull image "{image}": {script.message}', name)
+        words, starting = _describe_probe(container), self._writer.state.pods.is_starting(pod)
+        if script.state == "Unready" and words and not starting:
+            self._writer.record_event(pod, "Unhealthy", f"Readiness probe failed: {words}", name)
         if script.state == "Crash":
             text = f"Back-off restarting failed container {name} in pod {pod['metadata']['name']}"
-            self._writer.record_event(pod, "BackOff", text)
+            self._writer.record_event(pod, "BackOff", text, name)
 
     def _condition(self, kind: str, good: bool, containers: list[Object] | None = None) -> Object:
         condition = {"type": kind, "status": "True" if good else "False", "lastTransitionTime": None}
@@ -108,6 +112,9 @@ class Kubelet:
     def _container_status(self, pod: Object, container: Object, script: PodScript) -> Object:
         old = (pod.get("status") or {}).get("containerStatuses") or []
         before: Object = next((entry for entry in old if entry["name"] == container["name"]), {})
+        ended = self._writer.state.pods.ends.get(pod["metadata"]["uid"], EndedRun())
+        if before.get("restartCount", 0) < ended.count:
+            before = {}
         started = ((before.get("state") or {}).get("running") or {}).get("startedAt") or self._now()
         status: Object = {
             "name": container["name"],
@@ -124,6 +131,10 @@ class Kubelet:
             status["state"] = {"terminated": self._termination(script, 0 if script.state == "Succeeded" else None)}
         else:
             status["state"] = {"running": {"startedAt": started}}
+        if ended.count and script.state != "Crash":
+            status["restartCount"] = ended.count
+            over = {**self._termination(script, ended.code), "startedAt": ended.begun}
+            status["lastState"] = before.get("lastState") or {"terminated": over}
         if script.state == "Crash":
             status["restartCount"] = script.restarts or 3
             status["lastState"] = before.get("lastState") or {"terminated": self._termination(script, None)}
@@ -193,3 +204,9 @@ class Kubelet:
             spec["storageClassName"] = claim["spec"]["storageClassName"]
         self._writer.create("PersistentVolume", {"metadata": {"name": volume}, "spec": spec})
         self._writer.patch(claim, {"spec": {"volumeName": volume}})
+
+
+def _describe_probe(container: Object) -> str:
+    """What the readiness probe of a container meets that is not ready; "" without one."""
+    probe = container.get("readinessProbe") or {}
+    return "HTTP probe failed with statuscode: 500" if "httpGet" in probe else "as scripted" if probe else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
+from tests.kubernetes.cluster.scripts import VARIABLE, Script, parse_script
 from tests.kubernetes.fake.errors import Object
 
 EPOCH = "1970-01-01T00:00:00Z"
@@ -25,6 +27,14 @@ class PodScript(NamedTuple):
     message: str = ""
     exit_code: int = 1
     restarts: int = 0
+
+
+class EndedRun(NamedTuple):
+    """The end of containers that started again: how often they have, the exit code, and when they had begun."""
+
+    count: int = 0
+    code: int = 0
+    begun: str = ""
 
 
 class TimedLine(NamedTuple):
@@ -90,18 +100,59 @@ class Pods:
 
     def __init__(self) -> None:
         self._scripts: list[tuple[str, PodScript]] = []
+        self._followed: list[tuple[str, Script]] = []
+        self._first_seen: dict[str, float] = {}
+        self.start_seconds = 0.0
+        """How long containers that follow no state are not ready at first."""
+        self.logs_start = False
+        """Whether containers log that they start, as those of real clusters of the tests do."""
+        self.ends: dict[str, EndedRun] = {}
+        """The last end of the containers of a pod, by its uid."""
         self._logs: dict[tuple[str, str, str], LogSource] = {}
 
     def script(self, pattern: str, state: str, message: str = "", exit_code: int = 1, restarts: int = 0) -> None:
         """Let the pods that match ``pattern`` (``namespace/name``) be in ``state`` from the next converge on."""
         self._scripts.insert(0, (pattern, PodScript(state, message, exit_code, restarts)))
 
+    def follow(self, pattern: str, script: Script) -> None:
+        """Let the pods that match ``pattern`` do what containers of a real cluster of the tests do by ``script``."""
+        self._followed.insert(0, (pattern, script))
+
+    def begin_again(self, uid: str) -> None:
+        """Let the containers of a pod be as if they had just started."""
+        self._first_seen.pop(uid, None)
+
+    def is_starting(self, pod: Object) -> bool:
+        """Whether its containers have just started."""
+        first = self._first_seen.setdefault(pod["metadata"]["uid"], time.monotonic())
+        return time.monotonic() - first < self.start_seconds
+
+    def may_end(self, pod: Object, now: float) -> bool:
+        """Whether the containers of a pod that is deleted have ended at ``now``, in seconds since the epoch."""
+        needed = self._find_followed(pod).stop_after
+        metadata = pod["metadata"]
+        due = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()
+        return not needed or now >= due - metadata.get("deletionGracePeriodSeconds", 0) + needed
+
+    def _find_followed(self, pod: Object) -> Script:
+        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pattern, script in self._followed:
+            if fnmatch(name, pattern):
+                return script
+        ends = pod["spec"]["restartPolicy"] != "Always"
+        return _find_own_script(pod) or (Script(exit=0) if ends else Script())
+
     def script_of(self, pod: Object) -> PodScript:
-        """The newest script for a pod."""
+        """The newest script for a pod; then what its containers bring."""
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         ends = pod["spec"]["restartPolicy"] != "Always"
-        default = PodScript("Succeeded" if ends else "Running")
-        return next((script for pattern, script in self._scripts if fnmatch(name, pattern)), default)
+        for pattern, script in self._scripts:
+            if fnmatch(name, pattern):
+                return script
+        followed = self._find_followed(pod)
+        if self.is_starting(pod) and not followed.pull:
+            return PodScript("Unready")
+        return _freeze_script(followed, ends)
 
     def source(self, namespace: str, name: str, container: str = "") -> LogSource:
         """The log of a container; one without a name is the first."""
@@ -111,4 +162,27 @@ class Pods:
         """What a request for a log gets."""
         container = query.get("container", "")
         named = self._logs.get((namespace, name, container))
-        return LogView(named or self.source(namespace, name), query)
+        source = named or self.source(namespace, name)
+        if self.logs_start and not source.previous:
+            source.previous.append(f"{container} started")
+        return LogView(source, query)
+
+
+def _find_own_script(pod: Object) -> Script | None:
+    """The script that a container of the pod brings in its variable."""
+    for container in pod["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            if variable["name"] == VARIABLE:
+                return parse_script(variable.get("value", ""))
+    return None
+
+
+def _freeze_script(script: Script, ends: bool) -> PodScript:
+    """What a script leads to in the end; ``ends``: the pod is not started again."""
+    if script.pull:
+        return PodScript("PullError", script.pull)
+    if script.exit is None:
+        return PodScript("Running" if script.ready else "Unready")
+    if not ends:
+        return PodScript("Crash", script.message, script.exit, restarts=1)
+    return PodScript("Failed" if script.exit else "Succeeded", script.message, script.exit)

@@ -132,12 +132,15 @@ class Workloads:
                 self._writer.patch(entry, {"spec": {"replicas": entry["spec"]["replicas"] - less}})
                 surplus -= less
 
+    def _live_pods(self, owner: Object) -> list[Object]:
+        return [pod for pod in self._owned("Pod", owner) if not pod["metadata"].get("deletionTimestamp")]
+
     def _ready_pods(self, owner: Object) -> int:
         return sum(map(is_ready, self._owned("Pod", owner)))
 
     def _write_deployment_status(self, value: Object, sets: list[Object], suffix: str | None) -> None:
         replicas = value["spec"]["replicas"]
-        pods = {entry["metadata"]["name"]: self._owned("Pod", entry) for entry in sets}
+        pods = {entry["metadata"]["name"]: self._live_pods(entry) for entry in sets}
         total = sum(map(len, pods.values()))
         ready = sum(1 for group in pods.values() for pod in group if is_ready(pod))
         updated = next(
@@ -197,7 +200,7 @@ class Workloads:
         return current
 
     def _act_replica_set(self, value: Object) -> None:
-        pods = [pod for pod in self._owned("Pod", value) if not pod["metadata"].get("deletionTimestamp")]
+        pods = self._live_pods(value)
         count = value["spec"]["replicas"]
         self._refusals.pop(value["metadata"]["uid"], None)
         for _ in range(count - len(pods)):
@@ -208,7 +211,7 @@ class Workloads:
         ready = self._ready_pods(value)
         status: Object = {
             "observedGeneration": value["metadata"]["generation"],
-            "replicas": len(self._owned("Pod", value)),
+            "replicas": len(self._live_pods(value)),
         }
         if ready:
             status |= {"readyReplicas": ready, "availableReplicas": ready, "fullyLabeledReplicas": ready}

@@ -25,6 +25,9 @@ from reconciler.reasons import Reason
 BACKOFF_SECONDS = 600.0
 """Seconds that a container must run until the kubelet forgets its earlier ends."""
 
+EVENT_SECONDS = 3.0
+"""Seconds that the event of a probe may come later than the status of its pod."""
+
 LAST_LINES = 3
 """Lines of the log of a container that are shown after its end."""
 
@@ -186,7 +189,9 @@ def _read_last_end(observed: ContainerInput) -> ContainerEnd | None:
     reason: str = _SHARED_REASONS.get(read_text(ended, "reason"), Reason.ERROR if code else Reason.COMPLETED)
     at = read_seconds(ended, "finishedAt")
     message, lines = read_message(ended, "message"), _join_lines(observed.lines if code else ())
-    probe = _find_liveness_failure(observed, at) if reason == Reason.ERROR else ""
+    # A program that obeys the signal of the kubelet may end with 0.
+    begun = read_seconds(ended, "startedAt")
+    probe = _find_liveness_failure(observed, begun, at) if reason in (Reason.ERROR, Reason.COMPLETED) else ""
     if probe:
         return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at, lines)
     return ContainerEnd(code, reason, message, at, lines)
@@ -197,14 +202,15 @@ def _join_lines(lines: Sequence[str]) -> str:
     return shorten_text(" | ".join(written[-LAST_LINES:]))
 
 
-def _find_liveness_failure(observed: ContainerInput, at: float) -> str:
-    """The words of the liveness probe that made the kubelet kill a container which ended ``at``; "" if none did."""
+def _find_liveness_failure(observed: ContainerInput, begun: float, at: float) -> str:
+    """The words of the liveness probe for which the kubelet ended the run from ``begun`` to ``at``; "" if none did."""
     probe = read_mapping(observed.part, "livenessProbe")
-    grace = 2 * START_SECONDS + read_number(probe, "periodSeconds", default=10)
+    # Times have whole seconds, and no probe fails in the first one of a run.
+    earliest = max(begun + 1, at - 2 * START_SECONDS - read_number(probe, "periodSeconds", default=10))
     for event in observed.events:
         words = _probe_words(event, "Liveness")
         # The probe fails before the end, by the time that the container takes to end at most.
-        if words and event.count >= read_number(probe, "failureThreshold", default=3) and at - grace <= event.at <= at:
+        if words and event.count >= read_number(probe, "failureThreshold", default=3) and earliest <= event.at <= at:
             return f"the liveness probe failed: {words}"
     return ""
 
@@ -229,12 +235,12 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
     else:
         message = state.last.words if again and state.last is not None else ""
     delay = read_number(observed.part, "readinessProbe", "initialDelaySeconds")
-    late_at = state.started + delay + START_SECONDS
+    # The kubelet notes that a pod is not ready before its containers start; a later change is one from ready.
+    was_ready = observed.ready_changed > state.started
+    late_at = observed.ready_changed + EVENT_SECONDS if was_ready else state.started + delay + START_SECONDS
     late = observed.now >= late_at
     if not message and late:
         message = "it is not ready, and no probe reports why"
-    # The kubelet notes that a pod is not ready before its containers start; a later change is one from ready.
-    was_ready = observed.ready_changed > state.started
     failing = bool(message) and (again or late or was_ready)
     return msgspec.structs.replace(state, message=message, failing=failing, late_at=late_at)
 

@@ -89,10 +89,10 @@ def execution_conditions(
     executions: Sequence[Execution], source: JobInput, suspended: bool
 ) -> Iterator[DeploymentCondition]:
     """What is wrong with the executions of a workload."""
-    failures = _list_last_failures(executions)
+    failures = list_last_failures(executions)
     if failures:
         last = failures[0]
-        yield from describe_failures(len(failures), last.name, _cause_of(last))
+        yield from describe_failures(len(failures), last.name, read_cause(last))
     yield from list_unfinished(_describe_unfinished(executions, source, suspended))
 
 
@@ -222,19 +222,25 @@ def _reason_of(execution: Execution) -> str:
     return execution.conditions[0]["reason"] if execution.conditions else ""
 
 
-def _cause_of(execution: Execution) -> str:
+def read_cause(execution: Execution) -> str:
+    """Why an execution failed."""
     return (execution.conditions[0]["message"] if execution.conditions else "") or _reason_of(execution)
 
 
-def _list_last_failures(executions: Sequence[Execution]) -> list[Execution]:
+def is_failed(execution: Execution) -> bool:
+    """Whether an execution ended without doing its work."""
+    failed = execution.status in (ExecutionState.FAILURE, ExecutionState.INVALID)
+    # The platform calls an execution past its deadline Removed, but it did not do its work.
+    return failed or _reason_of(execution) == Reason.DEADLINE_EXCEEDED
+
+
+def list_last_failures(executions: Sequence[Execution]) -> list[Execution]:
     """The executions that failed since the last success, the newest first; replaced and active ones do not count."""
     failures = []
     for execution in reversed(executions):
         if execution.status == ExecutionState.SUCCESS:
             break
-        failed = execution.status in (ExecutionState.FAILURE, ExecutionState.INVALID)
-        # The platform calls an execution past its deadline Removed, but it did not do its work.
-        if failed or _reason_of(execution) == Reason.DEADLINE_EXCEEDED:
+        if is_failed(execution):
             failures.append(execution)
     return failures
 

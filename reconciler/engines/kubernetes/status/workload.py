@@ -74,7 +74,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     ``last_error`` is the current failure of a step, ``unknown`` why the cluster does not answer for this workload.
     ``limitations`` are what is not enforced there, ``recommended`` millicores and bytes by container, ``created`` the
     creation time of each version, ``address`` where the cluster serves the workload, ``domain_endpoints`` its addresses
-    by domains. ``past`` are the executions as last recorded.
+    by domains. ``past`` are the executions as last recorded, ``restarts`` the restarts by version and container.
     """
 
     target: DeploymentTarget
@@ -87,6 +87,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     address: str = ""
     domain_endpoints: tuple[str, ...] = ()
     past: tuple[Execution, ...] = ()
+    restarts: Mapping[tuple[int, str], Mapping[str, Any]] = {}
 
 
 class _View(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ def _build_deployment(live: LiveWorkload, context: StatusContext, view: _View) -
     ready = not (context.last_error or context.unknown) and not rollout.rolling and rollout.readiness.current
     status = RunningStatus(
         endpoint=names.endpoint,
-        address=context.address,
+        address=context.address if served else "",
         ready=ready and all(version.ready for version in versions),
         deploying=rollout.rolling,
         last_processed_version=spec.version,
@@ -226,7 +227,13 @@ def _build_version(
     spec, context = workload
     count = ReplicaCount(total, sum(pod.ready for pod in group))
     shown = {
-        container.name: _build_container(container, group, count, context.recommended.get(container.name))
+        container.name: _build_container(
+            container,
+            group,
+            count,
+            context.recommended.get(container.name),
+            context.restarts.get((numbers[0], container.name), {}),
+        )
         for container in containers
     }
     message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
@@ -237,14 +244,19 @@ def _build_version(
 
 
 def _build_container(
-    spec: ContainerSpec, group: Sequence[PodState], count: ReplicaCount, advised: tuple[int, int] | None
+    spec: ContainerSpec,
+    group: Sequence[PodState],
+    count: ReplicaCount,
+    advised: tuple[int, int] | None,
+    past: Mapping[str, Any],
 ) -> dict[str, Any]:
     members = [container for pod in group for container in pod.containers if container.name == spec.name]
     message = next((container.message for container in members if container.message), "")
-    return build_container_status(spec, count, message, _summarize_restarts(members), advised)
+    return build_container_status(spec, count, message, _summarize_restarts(members, past), advised)
 
 
-def _summarize_restarts(members: Sequence[ContainerState]) -> dict[str, Any]:
+def _summarize_restarts(members: Sequence[ContainerState], past: Mapping[str, Any]) -> dict[str, Any]:
+    """The restarts of a container; the reason of the same end as last recorded, if only an event had it."""
     summary: dict[str, Any] = {"count": sum(member.restarts for member in members)}
     ended = [member for member in members if member.last is not None]
     if not ended:
@@ -252,6 +264,9 @@ def _summarize_restarts(members: Sequence[ContainerState]) -> dict[str, Any]:
     container = max(ended, key=lambda member: member.last.at if member.last is not None else 0.0)
     assert container.last is not None
     summary |= {"reason": container.last.reason, "exitCode": container.last.code}
+    same = all(past.get(field) == summary[field] for field in ("count", "exitCode"))
+    if same and container.last.reason in (Reason.ERROR, Reason.COMPLETED):
+        summary["reason"] = past.get("reason", container.last.reason)
     started = container.restarts and container.started
     return summary | ({"lastRestartTime": format_iso_time(container.started)} if started else {})
 

@@ -193,7 +193,9 @@ class VolumeCommands:
         if target in claims or (user and wanted and not claims):
             return target
         if len(claims) != 1:
-            message = f"there is no volume {index} of {key} at {self._context.location}"
+            indexes = (read_index(item.decode()) for item in self.snapshots.claims_of(key))
+            there = ", ".join(map(str, sorted(index for index in indexes if index is not None))) or "none"
+            message = f"there is no volume {index} at {self._context.location}; there are: {there}"
             raise make_rejection(message, Reason.VOLUME_NOT_FOUND)
         return claims[0]
 
