@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.support.scheduling import arranged
+from tests.support.server_offer import offered_servers
 
 VARIABLE = "TEST_WORKER"
 """Is set in a worker."""
@@ -48,7 +49,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     indices = {item: index for index, item in enumerate(session.items)}
     parts = arranged(session.items, min(count, max(1, len(session.items))))
-    Pool(session, [[indices[item] for item in part] for part in parts]).run()
+    with offered_servers():
+        Pool(session, [[indices[item] for item in part] for part in parts]).run()
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
