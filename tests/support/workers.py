@@ -32,6 +32,9 @@ from tests.support.server_offer import offered_servers
 VARIABLE = "TEST_WORKER"
 """Is set in a worker."""
 
+NOTABLE = 0.005
+"""CPU seconds of a setup or teardown that `make test-cpu` counts for its test."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=1, metavar="NUMBER", help="how many processes run the tests")
@@ -186,8 +189,15 @@ class Relay:
         self._link = link
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._is_dull(report):
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._link.send(("report", data))
+
+    def _is_dull(self, report: pytest.TestReport) -> bool:
+        """Whether it is a setup or teardown of which nobody learns anything: two of three reports are."""
+        has_news = report.when == "call" or not report.passed or report.sections or self._config.option.durations
+        return not has_news and getattr(report, "cpu", 0.0) < NOTABLE
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
