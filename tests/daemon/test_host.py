@@ -257,14 +257,14 @@ def test_replicas_outlive_lost_records_and_are_taken_over(shop: HostSandbox) -> 
 
 
 WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
-    "class Page",
+    "def answer",
     "def who():\n"
     "    data = os.environ['RECONCILER_VOLUMES'] + '/data/mark'\n"
     "    open(data, 'a').write('x')\n"
     "    ready = os.environ['RECONCILER_ENDPOINTS'] + '/web.json'\n"
     "    return f'{os.getuid()} {os.stat(data).st_uid} {len(open(ready).read()) > 20} {os.path.exists(HOME)}'\n"
     "HOME = os.environ['HOME']\n"
-    "class Page",
+    "def answer",
 )
 
 

@@ -126,7 +126,7 @@ def test_a_workload_that_cannot_be_taken_up_goes_on(tmp_path: Path) -> None:
 
 def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
     sick = SERVER.replace('os.environ.get("BROKEN")', "time.monotonic() > BORN + 0.5").replace(
-        "class Page", "BORN = time.monotonic()\nclass Page"
+        "def answer", "BORN = time.monotonic()\ndef answer"
     )
     probe = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "failureThreshold": 2}
     web = served(replicas=1, args=["-c", sick], livenessProbe=probe, readinessProbe=None)

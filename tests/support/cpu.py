@@ -34,16 +34,22 @@ TOLERANCE = 1.3
 FILE = "TEST_CPU_FILE"
 """The variable that names the file to which the seconds of each test are written."""
 
+COUNTED: set[int] = set()
+"""Processes that another one forked for this one, which count as its children while they run."""
+
 
 def cpu_seconds() -> float:
     """User and system time of this process, of its children, and of theirs that ended."""
     ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = sum(each.ru_utime + each.ru_stime for each in ended)
+    children = [str(pid) for pid in COUNTED]
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread, or a child, that ends meanwhile
-            for child in (task / "children").read_text().split():
-                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-                seconds += sum(map(int, fields[11:15])) / TICKS
+        with contextlib.suppress(OSError):  # a thread that ends meanwhile
+            children += (task / "children").read_text().split()
+    for child in children:
+        with contextlib.suppress(OSError):  # a child that ends meanwhile
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            seconds += sum(map(int, fields[11:15])) / TICKS
     return seconds
 
 

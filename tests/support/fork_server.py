@@ -1,7 +1,8 @@
 """Forks processes that begin with everything imported: `python -m tests.support.fork_server FD`, for `processes`.
 
 A request comes with three descriptors; a process forked for it leaves the server's loop and goes on as the main
-program, so that it ends as an interpreter does.
+program, so that it ends as an interpreter does. Where the descriptor is a socket that listens, each connection gets a
+server of its own, forked from one that has imported everything.
 """
 
 from __future__ import annotations
@@ -71,6 +72,25 @@ def import_all() -> None:
         file.write("{org: acme, state: state, sources: [{name: main, url: x}], locations: {}}")
         file.flush()
         load_settings(Path(file.name))  # reads and compiles its schema
+
+
+def fork_servers(listener: socket.socket) -> socket.socket:
+    """In a forked process, the connection that it serves; SIGTERM ends this one, once it has waited for the others."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    while True:
+        try:
+            link, _ = listener.accept()
+        except SystemExit:
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    os.wait()  # so that what they and their children used is counted
+            raise
+        if not os.fork():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            listener.close()
+            link.send(str(os.getpid()).encode())
+            return link
+        link.close()
 
 
 def serve(link: socket.socket) -> dict[str, Any] | None:
@@ -158,6 +178,8 @@ def main() -> None:
     import_all()
     gc.freeze()
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost in forked processes"
+    if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        link = fork_servers(link)
     request = serve(link)
     if request is not None:
         end(request["words"])

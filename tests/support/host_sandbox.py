@@ -28,23 +28,32 @@ from tests.support.sandbox import DaemonSandbox
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
 
 SERVER = """
-import os, socketserver, sys, threading, time
-class Page(socketserver.StreamRequestHandler):
-    def handle(self):
-        words = self.rfile.readline().split()
-        while self.rfile.readline().strip():
-            pass
-        broken = words[1:2] == [b"/healthz"] and os.environ.get("BROKEN")
-        body = os.environ.get("GREETING", "").encode()
-        head = f"HTTP/1.0 {500 if broken else 200} -\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n"
-        self.wfile.write(head.encode() + body)
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = daemon_threads = True
-    request_queue_size = 128
-server = Server(("", int(os.environ["PORT"])), Page)
-server.serve_forever()
+import os, sys, time, _socket, _thread
+def answer(link):
+    client = _socket.socket(fileno=link)
+    received = b""
+    while b"\\r\\n\\r\\n" not in received:
+        more = client.recv(65536)
+        if not more:
+            return client.close()
+        received += more
+    words = received.split(b" ", 2)
+    broken = words[1:2] == [b"/healthz"] and os.environ.get("BROKEN")
+    body = os.environ.get("GREETING", "").encode()
+    head = f"HTTP/1.0 {500 if broken else 200} -\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n"
+    client.sendall(head.encode() + body)
+    client.close()
+server = _socket.socket()
+server.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+server.bind(("", int(os.environ["PORT"])))
+server.listen(128)
+while True:
+    _thread.start_new_thread(answer, (server._accept()[0],))
 """
-"""Greets at any path; unhealthy where BROKEN is set. The server of the library takes five times as long to start."""
+"""Greets at any path; unhealthy where BROKEN is set.
+
+It starts in half the CPU time of one with `socketserver`.
+"""
 
 
 def served(name: str = "web", *, replicas: int = 2, command: str = "python3", args: Any = None, **more: Any) -> str:

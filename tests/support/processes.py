@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support import cpu, server_offer
 from tests.support.fork_server import LIMIT
 
 ROOT = Path(__file__).parents[2]
@@ -81,18 +82,25 @@ class _Server:
     """The process that forks, for this test process."""
 
     def __init__(self) -> None:
-        mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
-        self._link = mine
-        self.environ = dict(os.environ)
-        command = [sys.executable, "-m", "tests.support.fork_server", str(other.fileno())]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[other.fileno()])
-        other.close()
+        self._process: subprocess.Popen[bytes] | None = None
+        if server_offer.current is None:
+            self._link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.environ = dict(os.environ)
+            command = [sys.executable, "-m", "tests.support.fork_server", str(other.fileno())]
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[other.fileno()])
+            other.close()
+        else:
+            self._link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.environ = server_offer.current.environ
+            self._link.connect(server_offer.current.address)
+            cpu.COUNTED.add(int(self._link.recv(LIMIT)))
         atexit.register(self._end)
 
     def _end(self) -> None:
         self._link.close()
-        self.process.wait()  # so that what it and its children used is counted
+        if self._process is not None:
+            self._process.wait()  # so that what it and its children used is counted
 
     def ask(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
         """The answer to one request."""

@@ -27,9 +27,13 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.support.scheduling import arranged
+from tests.support.server_offer import offered_servers
 
 VARIABLE = "TEST_WORKER"
 """Is set in a worker."""
+
+NOTABLE = 0.005
+"""CPU seconds of a setup or teardown that `make test-cpu` counts for its test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +52,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     indices = {item: index for index, item in enumerate(session.items)}
     parts = arranged(session.items, min(count, max(1, len(session.items))))
-    Pool(session, [[indices[item] for item in part] for part in parts]).run()
+    with offered_servers():
+        Pool(session, [[indices[item] for item in part] for part in parts]).run()
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
@@ -184,8 +189,15 @@ class Relay:
         self._link = link
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._is_dull(report):
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._link.send(("report", data))
+
+    def _is_dull(self, report: pytest.TestReport) -> bool:
+        """Whether it is a setup or teardown of which nobody learns anything: two of three reports are."""
+        has_news = report.when == "call" or not report.passed or report.sections or self._config.option.durations
+        return not has_news and getattr(report, "cpu", 0.0) < NOTABLE
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any

@@ -13,13 +13,13 @@ import errno
 import fcntl
 import os
 import resource
-import signal
 import sys
 import termios
 import warnings  # noqa: F401 - os.execvpe imports it, when the container's user may not read it any more
 
 CAPBSET_DROP, SET_NO_NEW_PRIVS = 24, 38
 CAPABILITIES = 64
+SIGNALS = 65
 OWN, NOT_PERMITTED, NOT_FOUND = 125, 126, 127
 """Exit codes: this program failed, the wanted program may not be executed, there is none."""
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -51,10 +51,10 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
         os.setgid(int(group))
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # The program would inherit what Python ignores (SIGPIPE, SIGXFSZ) and what the caller was started with.
-    for number in signal.valid_signals():
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+    # The program would inherit what Python ignores (SIGPIPE, SIGXFSZ) and what the caller was started with. The module
+    # `signal` would take as long to import as all else here.
+    for number in range(1, SIGNALS):
+        kernel.signal(number, None)
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     set_limit(resource.RLIMIT_NPROC, processes)
     execute_program(argv, {name: value for name, _, value in pairs})
