@@ -13,7 +13,7 @@ from reconciler.cli import cli, read_commands
 HEAD = """\
 # Commands
 
-All commands except `init`, `convert`, `import`, `secret encrypt`, `completion` and `help` read the
+All commands except `init`, `convert`, `import`, `secret encrypt`, `completion`, `up`, `down` and `help` read the
 [settings](settings.md); `validate`, `diff` and `version` also work without. Exit codes: 0 success; 1 refused, failed or
 findings; 2 the command line or the settings are wrong. Results go to standard
 output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 GROUPS = {
-    "Begin": ("init", "validate", "rules", "explain", "convert", "import"),
+    "Begin": ("up", "down", "init", "validate", "rules", "explain", "convert", "import"),
     "Plan and apply": ("plan", "diff", "apply", "approve", "sync", "rollback", "run"),
     "Look": ("status", "get", "describe", "events", "logs", "top", "history", "drift", "snapshots", "render"),
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),

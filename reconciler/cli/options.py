@@ -42,6 +42,13 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # only newer versions
         return seconds
 
 
+def _find_settings() -> Path:
+    """The settings of the repository here, where `reconciler up` has written some, else those of the service."""
+    from reconciler.cli.local_settings import find_settings_here
+
+    return find_settings_here() or Path(_DEFAULT_SETTINGS)
+
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -52,7 +59,7 @@ def settings_option(command: _Command) -> _Command:
         "settings_file",
         metavar="FILE",
         envvar="RECONCILER_SETTINGS",
-        default=_DEFAULT_SETTINGS,
+        default=_find_settings,
         is_eager=True,  # names of resources are looked up in the records, whose place it has
         help="The settings file; see `reconciler --help`.",
         type=click.Path(path_type=Path),

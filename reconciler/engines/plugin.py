@@ -70,6 +70,14 @@ class ForeseenStop(msgspec.Struct, frozen=True, order=True):
 
 
 @runtime_checkable
+class SupportsThisMachine(EnginePlugin, Protocol):
+    """A plugin whose engine runs workloads on this machine, with what is installed here."""
+
+    def suggest_location(self) -> dict[str, str]:
+        """The settings of a location that is this machine."""
+
+
+@runtime_checkable
 class SupportsForesight(EnginePlugin, Protocol):
     """A plugin that knows before a step what its engine will not enforce, and what it will stop."""
 
@@ -164,6 +172,19 @@ class SupportsRendering(EnginePlugin, Protocol):
         Raises EngineError and NotFoundError.
         """
 
+    def render_planned(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        steps: Sequence[Step],
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """As ``render``, once ``steps`` are performed. Secrets have no values, so names that end with a digest differ.
+
+        Raises EngineError and NotFoundError.
+        """
+
     def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """``objects`` without secret data."""
 
@@ -219,6 +240,11 @@ def is_running_engine(plugin: EnginePlugin) -> bool:
 def is_holding_engine(plugin: EnginePlugin) -> bool:
     """Whether requests can wait at the locations of an engine."""
     return isinstance(plugin, SupportsHolds) and plugin.holds_requests
+
+
+def suggest_location() -> dict[str, str]:
+    """The settings of a location that is this machine."""
+    return next(plugin.suggest_location() for plugin in list_plugins() if isinstance(plugin, SupportsThisMachine))
 
 
 def name_engines(takes: Callable[[EnginePlugin], bool] = is_running_engine) -> str:

@@ -35,6 +35,7 @@ ON_THE_HOST = frozenset(
         "backup",
         "command",
         "doctor",
+        "down",
         "edit",
         "eject",
         "orphan",
@@ -43,6 +44,7 @@ ON_THE_HOST = frozenset(
         "restore",
         "run",
         "status",
+        "up",
         "volume",
     }
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.engines.plugin import EnginePlugin, PlanTrial, SupportsForesight, SupportsTrial, list_plugins
+from reconciler.errors import RefusedError
+from reconciler.model.key import Key
+from reconciler.model.revision import Revision
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -51,6 +55,32 @@ def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bo
         status=read_source_status(pipeline.records, pipeline.name),
     )
     return _with_foreseen(review, pipeline.settings, pipeline.records)
+
+
+class PlannedKey(NamedTuple):
+    """The plan of the revision in which a resource is."""
+
+    revision: Revision
+    steps: Sequence[Step]
+
+
+def find_planned_key(settings: Settings, records: Records, key: Key) -> PlannedKey | None:
+    """The plan that has ``key``, of the newest revision of a source; None if none of them has it.
+
+    Raises SourceError, and RefusedError if errors refuse a revision and no other has ``key``.
+    """
+    refused = ""
+    for source in settings.sources:
+        pipeline = SourcePipeline(settings, source, records, SystemClock())
+        pipeline.source.refresh()
+        planned = pipeline.plan_revision()
+        if planned.plan is None:
+            refused = refused or f"{planned.revision} has errors, so nothing of it is planned: reconciler plan"
+        elif any(step.key == key for step in planned.plan.steps):
+            return PlannedKey(planned.revision, planned.plan.steps)
+    if refused:
+        raise RefusedError(refused)
+    return None
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:

@@ -53,6 +53,25 @@ def list_real_writes(server: FakeApiServer) -> list[str]:
     ]
 
 
+def test_what_is_applied_has_an_empty_plan_and_no_drift(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    server.converge()
+    plan = sandbox.run("plan", "--format", "json")
+    assert (plan.code, plan.json["steps"]) == (0, [])
+    drift = sandbox.run("drift", "-o", "json")
+    assert (drift.code, drift.json["items"]) == (0, [])
+
+
+def test_drift_on_a_cluster_is_found_without_a_daemon(sandbox: CommandSandbox, server: FakeApiServer) -> None:
+    server.converge()
+    server.delete("Service", "web", "shop")
+    drift = sandbox.run("drift", "-o", "json")
+    assert [item["key"] for item in drift.json["items"]] == ["workload/shop/web"]
+    server.stop()
+    result = sandbox.run("drift")
+    assert result.code == 1
+    assert "not every location can be observed: here: ClusterUnreachable" in result.err
+
+
 def test_a_plan_that_the_cluster_accepts_has_no_line_about_it(sandbox: CommandSandbox, server: FakeApiServer) -> None:
     sandbox.commit({"shop/web.yaml": workload("web", "2"), "shop/api.yaml": API})
     result = sandbox.run("plan", "--format", "json")

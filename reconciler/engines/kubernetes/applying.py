@@ -33,12 +33,13 @@ from reconciler.engines.kubernetes.rendering.names import (
     FIELDS,
     OBJECTS,
     RENDERED,
+    SALT_SECRET,
     SOURCE,
     VERSION,
 )
 from reconciler.engines.kubernetes.trials import ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 
 RUNS = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, KNATIVE_SERVICE)
@@ -173,17 +174,21 @@ class ObjectApplier:
         await asyncio.gather(*(self._delete(item) for item in gone))
         return bool(gone)
 
-    async def sweep(self, key: Key) -> bool:
-        """Delete Secrets of earlier versions of ``key`` that no pod has any more; whether some are left."""
-        listed = {
-            name for item in self._mirror.of_key(key) for name in item.annotations.get(OBJECTS, "").split(",") if name
-        }
+    async def sweep(self, key: Key, *, is_gone: bool = False) -> bool:
+        """Delete Secrets of earlier versions of ``key`` that nothing uses any more; whether some are left.
+
+        With ``is_gone``, none of its Secrets is of the present version.
+        """
+        items = self._mirror.of_key(key)
+        listed = {name for item in items for name in item.annotations.get(OBJECTS, "").split(",") if name}
         former = [
             item
-            for item in self._mirror.of_key(key)
-            if item.id.kind is SECRET and f"{SECRET.kind}/{item.id.name}" not in listed
+            for item in items
+            if item.id.kind is SECRET
+            and item.id.name != SALT_SECRET
+            and (is_gone or f"{SECRET.kind}/{item.id.name}" not in listed)
         ]
-        unused = [item for item in former if listed and self._may_prune(key, item)]
+        unused = [item for item in former if (listed or is_gone) and self._may_prune(key, item)]
         await asyncio.gather(*(self._delete(item) for item in unused))
         return len(unused) < len(former)
 
@@ -258,7 +263,7 @@ class ObjectApplier:
         """Apply an object; whether there was none of its name."""
         await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
-            await self._make_room(trial.target)
+            await self.make_room(trial.target)
             trial = await self._trials.dry_run(key, trial.item, trial.target)
         fields, created = await self._send(trial)
         if fields != _get_annotations(trial.item)[FIELDS]:
@@ -271,7 +276,7 @@ class ObjectApplier:
         answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=trial.guess)
         return self._mirror.put(trial.target.kind, _encode(answer.content)).fields, answer.created
 
-    async def _make_room(self, target: ObjectId) -> None:
+    async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
         try:
@@ -281,17 +286,31 @@ class ObjectApplier:
         except TimeoutError:
             message = f"{target} must be made anew, and does not end; look for its finalizers"
             raise EngineError(message, reason=Reason.TERMINATING) from None
+        self._mirror.drop(target)
 
     def _may_prune(self, key: Key, item: MirroredObject) -> bool:
         kind = item.id.kind
         if kind in MADE_BY_CLUSTER or item.ending or not self._is_ours(item) or not self._mirror.is_complete(kind):
             return False
-        return kind is not SECRET or not self._is_in_use(key, item.id.name)
+        return kind is not SECRET or not self._is_in_use(key, item.id)
 
-    def _is_in_use(self, key: Key, secret: str) -> bool:
-        """Whether a pod has the Secret; names end with a digest, so that no other text contains one."""
-        quoted = f'"{secret}"'.encode()
-        return any(quoted in item.content for item in self._mirror.of_key(key) if item.id.kind in (POD, JOB))
+    def _is_in_use(self, key: Key, secret: ObjectId) -> bool:
+        """Whether a pod has the Secret, or may have it; names end with a digest, so that no other text contains one.
+
+        All workloads of a GVC use its Secrets, and their next pods use what their templates name.
+        """
+        is_shared = key.kind is Kind.GVC
+        users = (POD, JOB, *RUNS) if is_shared else (POD, JOB)
+        failures = self._mirror.failures()
+        if any(kind in failures or (kind in ALWAYS_SERVED and not self._mirror.is_complete(kind)) for kind in users):
+            return True
+        items = (
+            (item for kind in users for item in self._mirror.of_kind(kind)) if is_shared else self._mirror.of_key(key)
+        )
+        quoted = f'"{secret.name}"'.encode()
+        return any(
+            quoted in item.content for item in items if item.id.kind in users and item.id.namespace == secret.namespace
+        )
 
     def _may_delete(self, item: MirroredObject) -> bool:
         """Whether an object is ours; an execution has no instance, and nobody else has one in our namespace."""

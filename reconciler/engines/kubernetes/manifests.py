@@ -14,33 +14,35 @@ from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObject
 from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import make_owner
+from reconciler.engines.kubernetes.planned import MASK, PlannedRecords, SecretShapes
 from reconciler.engines.kubernetes.rendering.names import token_secret_name
 from reconciler.engines.plugin import RenderedObjects
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError, NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
+from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
-MASK = "***"
 PATIENCE = 10.0
 """Seconds for all questions to a cluster."""
 
 
 def render_location(
-    settings: Settings, records: Records, location: str, reveal: SecretReader, takes: Callable[[Key], bool]
+    settings: Settings, records: LocationRecords, reveal: SecretReader, takes: Callable[[Key], bool]
 ) -> Iterator[RenderedObjects]:
-    """The objects of each recorded workload at ``location`` that ``takes`` accepts, those of its GVC before them.
+    """The objects of each workload of ``records`` that ``takes`` accepts, those of its GVC before them.
 
     The cluster knows tokens, restarts and what it serves: it is asked for them. One that does not answer counts as
     empty, and the Secrets of tokens are left out, since new tokens differ from those that it has. Raises EngineError
     and NotFoundError.
     """
-    renderer = make_renderer(settings, LocationRecords(records, location), reveal)
+    location = records.location
+    renderer = make_renderer(settings, records, reveal)
     workloads = [
         record
-        for record in records.applied.items_at(location, settings.locations[location].engine)
+        for record in records.all_here(settings.locations[location].engine)
         if record.key.kind is Kind.WORKLOAD and takes(record.key)
     ]
     if not workloads:
@@ -106,6 +108,14 @@ def make_renderer(settings: Settings, records: LocationRecords, reveal: SecretRe
     desired = DesiredObjects(context, cluster, owner, mirror)
     desired.read_domains()
     return LocationRenderer(desired, mirror, api)
+
+
+def render_planned(
+    settings: Settings, records: Records, location: str, steps: Sequence[Step], takes: Callable[[Key], bool]
+) -> Iterator[RenderedObjects]:
+    """As ``render_location``, once ``steps`` are performed; secrets have no values, and their names differ later."""
+    planned = PlannedRecords(records, location, steps)
+    return render_location(settings, planned, SecretShapes(planned).read, takes)
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:

@@ -170,10 +170,15 @@ class ClusterMirror:
 
         A kind that the daemon may not list is unknown, and is tried again.
         """
-        versions = await asyncio.gather(*(self._list_first(kind) for kind in kinds))
+        kinds = list(kinds)
+        versions = await self.look(kinds)
         self._tasks += [
             asyncio.create_task(self._follow(kind, version)) for kind, version in zip(kinds, versions, strict=True)
         ]
+
+    async def look(self, kinds: Iterable[ObjectKind]) -> list[str]:
+        """List ``kinds`` once, without watches; returns the versions of the lists. Raises as ``follow``."""
+        return await asyncio.gather(*(self._list_first(kind) for kind in kinds))
 
     async def close(self, owner: str) -> None:
         """Stop watching."""
@@ -235,6 +240,10 @@ class ClusterMirror:
         if former is None or _is_newer(item.version, former.version):
             self._store(item)
         return item
+
+    def drop(self, target: ObjectId) -> None:
+        """Forget an object that a request of our own has deleted, which the watch shows a moment later."""
+        self._remove(target)
 
     async def _list_first(self, kind: ObjectKind) -> str:
         try:

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, ObjectApplier
-from reconciler.engines.kubernetes.client.api import KubeApi
+from reconciler.engines.kubernetes.applying import RUNS
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
     CLAIM,
@@ -23,15 +21,16 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectId,
     ObjectKind,
 )
-from reconciler.engines.kubernetes.desired import DesiredObjects
-from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
-from reconciler.engines.kubernetes.rendering.limitations import list_volume_limitations
+from reconciler.engines.kubernetes.mirror import MirroredObject
+from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
+from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
 from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
+from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
@@ -67,20 +66,10 @@ _encode = msgspec.json.Encoder().encode
 class ClusterObserver:
     """Makes observations from what ``mirror`` has; it asks the cluster only about pods that are not well."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        api: KubeApi,
-        mirror: ClusterMirror,
-        applier: ObjectApplier,
-        desired: DesiredObjects,
-    ) -> None:
-        self._context = context
-        self._api = api
-        self._mirror = mirror
-        self._applier = applier
-        self._desired = desired
-        self._claims = VolumeClaims(context.records, context.settings.org)
+    def __init__(self, parts: ClusterParts, volumes: VolumeWatcher) -> None:
+        self._context, self._api, self._mirror, self._desired, self._applier = parts
+        self._volumes = volumes
+        self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self._events: dict[str, _NamespaceEvents] = {}
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
@@ -129,6 +118,8 @@ class ClusterObserver:
         return running is not None and not running.ending and running.annotations.get(DIGEST) == digest
 
     async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
+        if record is not None and self._volumes.is_away(key):
+            return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
         if running is None:
             items = self._mirror.of_key(key)
@@ -270,11 +261,13 @@ class ClusterObserver:
             ours = claims and self._applier.owns_namespace(self._desired.namespace_of(key.gvc))
             return Observation(key, self._context.location, Health.UNKNOWN) if ours else None
         claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
-        live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
+        used = {index: self._volumes.used_bytes(claim) for claim in claims if (index := read_index(claim)) is not None}
+        live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT), used=used)
         health, state = volumeset_state(live)
-        for condition in list_limitations(list_volume_limitations(read_volumeset(record.body))):
+        for condition in list_limitations(self._volumes.limitations(read_volumeset(record.body))):
             state = with_condition(state, condition)
-        return Observation(key, self._context.location, health, state, record.digest, record.version)
+        seen = Observation(key, self._context.location, health, state, record.digest, record.version)
+        return self._volumes.with_conditions(seen)
 
 
 class _NamespaceEvents(NamedTuple):

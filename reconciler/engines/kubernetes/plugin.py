@@ -77,9 +77,23 @@ class KubernetesPlugin:
         takes: Callable[[Key], bool],
     ) -> Iterator[RenderedObjects]:
         """The objects of recorded workloads, as the engine applies them."""
+        from reconciler.engines.context import LocationRecords
         from reconciler.engines.kubernetes.manifests import render_location
 
-        return render_location(settings, records, location, reveal, takes)
+        return render_location(settings, LocationRecords(records, location), reveal, takes)
+
+    def render_planned(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        steps: Sequence[Step],
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """The objects of workloads, as the engine applies them once ``steps`` are performed."""
+        from reconciler.engines.kubernetes.manifests import render_planned
+
+        return render_planned(settings, records, location, steps, takes)
 
     def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """``objects`` without the data of Secrets."""

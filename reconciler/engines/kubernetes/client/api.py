@@ -341,6 +341,10 @@ class KubeApi:
             raise
         return True
 
+    async def read(self, path: str, subject: str) -> bytes:
+        """What is at ``path``; ``subject`` says it in words, such as ``read the usage of volumes``."""
+        return await self._send("GET", path, subject)
+
     async def read_served(self, group_version: str) -> frozenset[str]:
         """The plural names of the kinds that the cluster serves in ``group_version``; none if it does not know it."""
         try:

@@ -11,6 +11,7 @@ from reconciler.engines.reading import ExecTarget, LogSelection, LogStream, Repl
 if TYPE_CHECKING:
     from reconciler.engines.kubernetes.reading.logs import ClusterLogSearch
     from reconciler.engines.kubernetes.reading.pods import ClusterLocation
+    from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key
     from reconciler.settings import Settings
     from reconciler.terminal.session import ExecSession, TerminalSize
@@ -58,6 +59,22 @@ class KubernetesReader:
         from reconciler.engines.kubernetes.reading.logs import ClusterLogSearch
 
         return ClusterLogSearch(self._place, selection)
+
+    def final_snapshots(self) -> list[VolumeSnapshot]:
+        """The final snapshots of deleted volumes."""
+        from reconciler.engines.kubernetes.reading.connections import ask_cluster
+        from reconciler.engines.kubernetes.reading.final_snapshots import list_final_snapshots
+
+        place = self._place
+        return ask_cluster(place.cluster, partial(list_final_snapshots, location=place))
+
+    def delete_final_snapshot(self, snapshot: VolumeSnapshot) -> None:
+        """Delete one of them."""
+        from reconciler.engines.kubernetes.reading.connections import ask_cluster
+        from reconciler.engines.kubernetes.reading.final_snapshots import delete_final_snapshot
+
+        place = self._place
+        ask_cluster(place.cluster, partial(delete_final_snapshot, location=place, snapshot=snapshot))
 
     async def open_session(self, target: ExecTarget, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
         """Run ``argv`` in a container of a pod of the workload."""

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-import msgspec
-
 from reconciler.engines.context import LocationRecords
 from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending
 from reconciler.engines.kubernetes.client.api import KubeApi
@@ -27,23 +25,22 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.commands import check_growth, read_requested_size
 from reconciler.engines.kubernetes.desired import AppliedResource
 from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.immutable_fields import list_immutable_changes
 from reconciler.engines.kubernetes.manifests import make_renderer
 from reconciler.engines.kubernetes.mirror import mirror_object
 from reconciler.engines.kubernetes.ownership import make_owner
+from reconciler.engines.kubernetes.planned import PlannedRecords, SecretShapes
 from reconciler.engines.kubernetes.reading.connections import ask_cluster
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.kubernetes.rendering.names import GVC, WORKLOAD, format_label_value
 from reconciler.engines.kubernetes.trials import MADE_ANEW, NO_ANSWER, ObjectVerdict
+from reconciler.engines.kubernetes.volumes.commands import check_growth, read_requested_size
 from reconciler.engines.plugin import ForeseenRefusal, ForeseenReplacement, PlanTrial, UnaskedLocation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.secret import TEXTS, Secret, SecretValue
 from reconciler.model.kinds.volumeset import read_capacity
-from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
@@ -57,7 +54,6 @@ MOST_ASKED = 50
 _NOT_LISTED = (POD, JOB, VOLUME_SNAPSHOT)
 _NO_VALUE = (Reason.SECRET_UNAVAILABLE, Reason.SECRET_UNUSABLE)
 _AT_ONCE = 8
-_MASK = "***"
 
 T = TypeVar("T")
 
@@ -77,7 +73,7 @@ def try_steps(settings: Settings, records: Records, steps: Iterable[Step], engin
         return PlanTrial()
     ends = time.monotonic() + PATIENCE
     trials = [
-        _LocationTrial(settings, _PlannedRecords(records, location, steps), records, here)
+        _LocationTrial(settings, PlannedRecords(records, location, steps), records, here)
         for location, here in sorted(by_location.items())
     ]
     with ThreadPoolExecutor(len(trials), "trial") as pool:
@@ -118,7 +114,7 @@ class _Change(NamedTuple):
 class _LocationTrial:
     """The steps of a plan at ``location``. ``unasked`` is why its cluster was not asked about all, "" if it was."""
 
-    def __init__(self, settings: Settings, planned: _PlannedRecords, records: Records, steps: Sequence[Step]) -> None:
+    def __init__(self, settings: Settings, planned: PlannedRecords, records: Records, steps: Sequence[Step]) -> None:
         self.location = location = planned.location
         # A change may cost something that is there, and a new resource does not.
         self._steps = sorted(steps, key=lambda step: step.action is Action.CREATE)[:MOST_ASKED]
@@ -126,8 +122,8 @@ class _LocationTrial:
         self._cluster = settings.locations[location].cluster
         self._owner = make_owner(settings.org, location, self._cluster)
         self._past = LocationRecords(records, location)
-        self._desired, self._mirror, _ = make_renderer(settings, planned, _SecretShapes(planned).read)
-        self._former = make_renderer(settings, self._past, _SecretShapes(self._past).read).desired
+        self._desired, self._mirror, _ = make_renderer(settings, planned, SecretShapes(planned).read)
+        self._former = make_renderer(settings, self._past, SecretShapes(self._past).read).desired
         self._objects: dict[Key, list[KubeObject]] = {}
         self._adopting: set[Key] = set()
         self._refusals: list[ForeseenRefusal] = []
@@ -306,43 +302,3 @@ def _explain_outage(records: Records, location: str) -> str:
     if not events or events[-1].reason != Reason.LOCATION_UNREACHABLE:
         return ""
     return f"the daemon does not reach it since {format_iso_time(events[-1].at)}: {events[-1].message}"
-
-
-class _PlannedRecords(LocationRecords):
-    """The records of ``location`` as they are once ``steps`` are performed, for what renders workloads."""
-
-    def __init__(self, records: Records, location: str, steps: Iterable[Step]) -> None:
-        super().__init__(records, location)
-        self._planned = {
-            (step.key, step.location): Record(
-                step.key, step.location, "", step.digest, step.body, step.version, step.engine, Health.LOADING
-            )
-            for step in steps
-            if step.action is not Action.DELETE
-        }
-
-    def here(self, key: Key) -> Record | None:
-        """The record of ``key`` at this location."""
-        return self._planned.get((key, self.location)) or super().here(key)
-
-    def find_shared(self, key: Key) -> Record | None:
-        """The record of ``key`` that has no location."""
-        return self._planned.get((key, "")) or super().find_shared(key)
-
-
-class _SecretShapes:
-    """Secrets with their keys, and without values: a plan reads none, and a cluster checks none."""
-
-    def __init__(self, records: LocationRecords) -> None:
-        self._records = records
-
-    def read(self, key: Key) -> SecretValue:
-        """A secret of the form of ``key``. Raises EngineError."""
-        record = self._records.find_shared(key)
-        if record is None:
-            raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
-        secret = msgspec.json.decode(record.body, type=Secret)
-        if secret.type in TEXTS:
-            return SecretValue(secret.type, "{}")
-        names = Secret(type=secret.type, data=secret.data).key_names()
-        return SecretValue(secret.type, dict.fromkeys(names, _MASK))
