@@ -55,6 +55,9 @@ _LATE = frozenset(
 HANDOVER = "reconciler-handover"
 """The manager of a number of replicas on its way to an autoscaler."""
 _CONFLICT, _INVALID = 409, 422
+_REFUSED = (400, 403, 409, 422)
+MANY = 4
+"""Resources that are applied at once from which new objects are not tried one by one."""
 _NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
@@ -73,6 +76,7 @@ class ObjectApplier:
         self._mirror = mirror
         self._owner = owner
         self._trials = ObjectTrials(api, mirror, owner, forced)
+        self._at_once = 0
 
     async def apply(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> bool:
         """Apply ``objects``, which are all of the resource ``key``; whether anything was changed.
@@ -80,6 +84,13 @@ class ObjectApplier:
         Raises EngineError, and nothing is changed if the server refuses one of them. With ``adopt``, an object that
         others made becomes ours.
         """
+        self._at_once += 1
+        try:
+            return await self._apply_due(key, objects, adopt=adopt)
+        finally:
+            self._at_once -= 1
+
+    async def _apply_due(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool) -> bool:
         marked = [_mark_rendered(item) for item in with_inventory(objects)]
         due = [item for item in marked if not self._is_current(item)]
         namespaces = [item for item in due if id_of(item).kind is NAMESPACE]
@@ -102,9 +113,41 @@ class ObjectApplier:
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
         if len(due) == 1 and await self._apply_untried(key, due[0]):
             return
-        tried = await asyncio.gather(*(self._trials.try_object(key, item, adopt=adopt) for item in due))
-        for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
-            await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
+        stages = [
+            [trial for trial in tried if _stage_of(trial.target.kind) == stage]
+            for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS)
+        ]
+        await self._apply_first(key, stages[0])
+        for stage in stages[1:]:
+            await asyncio.gather(*(self._apply(key, trial) for trial in stage))
+
+    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> Trial:
+        """Try ``item`` by a dry run, or find that it needs none while many resources are applied."""
+        if self._at_once >= MANY and not adopt and not self._is_running(key):
+            trial = await self._trials.guess_new(item)
+            if trial is not None:
+                return trial
+        return await self._trials.try_object(key, item, adopt=adopt)
+
+    def _is_running(self, key: Key) -> bool:
+        return any(item.id.kind in (*RUNS, POD) for item in self._mirror.of_key(key))
+
+    async def _apply_first(self, key: Key, trials: Sequence[Trial]) -> None:
+        """Apply what comes before what runs. If the server refuses one of them, what was not tried is taken back."""
+        results = await asyncio.gather(*(self._apply(key, trial) for trial in trials), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if not errors:
+            return
+        if any(isinstance(error, ClusterError) and error.code in _REFUSED for error in errors):
+            made = [trial for trial, result in zip(trials, results, strict=True) if trial.guess and result is True]
+            await asyncio.gather(*(self._take_back(trial.target) for trial in made))
+        raise errors[0]
+
+    async def _take_back(self, target: ObjectId) -> None:
+        mirrored = self._mirror.get(target)
+        if mirrored is not None:
+            await self._delete(mirrored)
 
     async def _apply_untried(self, key: Key, item: KubeObject) -> bool:
         """Apply the only object to change without a dry run, which would cost as much; whether that was possible."""
@@ -216,20 +259,22 @@ class ObjectApplier:
         replicas: int | None = mirrored.decode()["spec"].get("replicas")
         return replicas
 
-    async def _apply(self, key: Key, trial: Trial) -> None:
+    async def _apply(self, key: Key, trial: Trial) -> bool:
+        """Apply an object; whether there was none of its name."""
         await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
             await self.make_room(trial.target)
             trial = await self._trials.dry_run(key, trial.item, trial.target)
-        fields = await self._send(trial)
+        fields, created = await self._send(trial)
         if fields != _get_annotations(trial.item)[FIELDS]:
             self._trials.remember(trial.item, fields)
             await self._send(trial._replace(item=with_annotation(trial.item, FIELDS, fields)))
+        return created
 
-    async def _send(self, trial: Trial) -> str:
-        """Apply an object; returns the hash of the fields that are ours then."""
+    async def _send(self, trial: Trial) -> tuple[str, bool]:
+        """Apply an object; returns the hash of the fields that are ours then, and whether there was none."""
         answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=trial.guess)
-        return self._mirror.put(trial.target.kind, _encode(answer.content)).fields
+        return self._mirror.put(trial.target.kind, _encode(answer.content)).fields, answer.created
 
     async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""

@@ -48,6 +48,10 @@ class Owner(NamedTuple):
             return f"{MANAGED_BY}={TOOL},{location}"
         return f"{INSTANCE}={self.instance},{location}"
 
+    def select_strangers(self) -> str:
+        """The label selector of what others have, in a namespace of ours."""
+        return f"{INSTANCE}!={self.instance}"
+
     def has(self, item: MirroredObject) -> bool:
         """Whether an object is in the namespace of its GVC, where no other instance has anything."""
         return item.key is None or not item.key.gvc or item.id.namespace == self.namespace_of(item.key.gvc)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -12,7 +13,19 @@ import msgspec
 
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
-from reconciler.engines.kubernetes.client.objects import AUTOSCALER, SERVICE, STATEFUL_SET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.client.objects import (
+    AUTOSCALER,
+    NAMESPACE,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    KubeObject,
+    ObjectId,
+    ObjectKind,
+    id_of,
+)
 from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, hash_fields
 from reconciler.engines.kubernetes.ownership import Owner, explain_foreign, migrate_managers
 from reconciler.engines.kubernetes.rendering.names import FIELDS, SHORT_LENGTH, format_label
@@ -24,6 +37,10 @@ MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
 NO_ANSWER = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
 """Reasons for which nothing is known about an object: the server was not asked."""
+INERT = (SECRET, SERVICE_ACCOUNT, NETWORK_POLICY, SERVICE)
+"""Kinds whose new objects do nothing before what runs a workload is there."""
+STRANGERS_SECONDS = 1.0
+"""Seconds for which a namespace is not asked again for objects that are not ours."""
 MOST_SHAPES = 10_000
 """Shapes of objects whose fields are remembered."""
 
@@ -69,6 +86,15 @@ class _FieldOwner(msgspec.Struct):
     fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
 
 
+class _Strangers:
+    """The names of the objects of a kind in a namespace that are not ours, as they were ``at`` that time."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.at = float("-inf")
+        self.names: frozenset[str] = frozenset()
+
+
 class ObjectTrials:
     """Asks the server what it would make of objects, which changes nothing. ``forced`` are as `ObjectApplier` has them.
 
@@ -82,6 +108,7 @@ class ObjectTrials:
         self._owner = owner
         self._forced = forced
         self._fields: OrderedDict[bytes, str] = OrderedDict()
+        self._strangers: defaultdict[tuple[ObjectKind, str], _Strangers] = defaultdict(_Strangers)
 
     def guess(self, key: Key, item: KubeObject) -> Trial | None:
         """``item`` to be applied without a dry run; None where one is needed.
@@ -93,6 +120,36 @@ class ObjectTrials:
         if mirrored is None or mirrored.key != key or mirrored.ending or not fields:
             return None
         return Trial(with_annotation(item, FIELDS, fields), target, guess=True)
+
+    async def guess_new(self, item: KubeObject) -> Trial | None:
+        """A new object to be applied without a dry run; None where one is needed.
+
+        It is for one of many: the server has accepted its shape before, nobody else has an object of its name, and it
+        does nothing yet, so that it can be taken back.
+        """
+        target = id_of(item)
+        fields = self._fields.get(_hash_shape(item), "")
+        ours = self._mirror.get(ObjectId(NAMESPACE, "", target.namespace)) is not None
+        if not fields or not ours or target.kind not in INERT or self._mirror.get(target) is not None:
+            return None
+        if not self._mirror.is_complete(target.kind) or not await self._is_free(target):
+            return None
+        return Trial(with_annotation(item, FIELDS, fields), target, guess=True)
+
+    async def _is_free(self, target: ObjectId) -> bool:
+        """Whether nobody else has an object of a name; the objects of ours are in the mirror."""
+        now = asyncio.get_running_loop().time()
+        strangers = self._strangers[target.kind, target.namespace]
+        async with strangers.lock:
+            if strangers.at + STRANGERS_SECONDS < now:
+                strangers.at = asyncio.get_running_loop().time()
+                try:
+                    selector = self._owner.select_strangers()
+                    strangers.names = await self._api.list_names(target.kind, selector, target.namespace)
+                except EngineError:
+                    strangers.at = float("-inf")
+                    return False
+            return target.name not in strangers.names
 
     def remember(self, item: KubeObject, fields: str) -> None:
         """Note the hash of the fields that the server has made ours of ``item``."""
@@ -235,8 +292,8 @@ def _escape_pattern(pattern: str) -> str:
 
 def _hash_shape(item: KubeObject) -> bytes:
     """What decides which fields are ours: all names, and the values by which items of lists are told apart."""
-    metadata = {name: value for name, value in item["metadata"].items() if name != "name"}
-    return blake2b(_encode(_outline_value({**item, "metadata": metadata})), digest_size=16).digest()
+    kind = item["apiVersion"], item["kind"]
+    return blake2b(_encode([kind, _outline_value(item)]), digest_size=16).digest()
 
 
 def _outline_value(value: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
@@ -356,3 +357,60 @@ async def break_off(harness: ClusterHarness, requests: int) -> None:
     run.cancel()
     with suppress(asyncio.CancelledError):
         await run
+
+
+SOME = 8
+"""Workloads that are new together."""
+
+
+def apply_first(harness: ClusterHarness) -> None:
+    """Apply a workload of the same shape as many others."""
+    body = {**change_body(env=[{"name": "A", "value": "1"}]), "name": "first"}
+    assert harness.apply(make_step(body))["workload/shop/first"].result is Result.APPLIED
+    harness.server.clear_requests()
+
+
+def test_of_many_new_workloads_only_what_does_something_is_tried(harness: ClusterHarness) -> None:
+    apply_first(harness)
+    outcomes = harness.apply(*many_steps(1)[:SOME])
+    assert {outcome.result for outcome in outcomes.values()} == {Result.APPLIED}
+    tried = {
+        (request.resource, request.path) for request in harness.server.requests_of("patch") if "dryRun" in request.query
+    }
+    counts = Counter(resource for resource, _ in tried)
+    assert counts["deployments.apps"] == SOME
+    # Once fewer than `MANY` are left, or after a time-out, all objects are tried.
+    assert counts["services"] <= SOME / 2
+    harness.catch_up()
+    assert {seen.digest for seen in harness.see().values()} == {"digest-1"}
+    harness.server.clear_requests()
+    harness.apply(*many_steps(1)[:SOME])
+    assert harness.writes() == []
+
+
+def test_a_foreign_object_stays_among_many_new_ones(harness: ClusterHarness) -> None:
+    apply_first(harness)
+    name = "web-07"
+    metadata = {"name": name, "namespace": SPACE}
+    spec = {"ports": [{"port": 1}]}
+    harness.server.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    before = harness.server.object("Service", name, SPACE)
+    outcomes = harness.apply(*many_steps(1)[:SOME])
+    failed = {key: outcome.reason for key, outcome in outcomes.items() if outcome.result is not Result.APPLIED}
+    assert failed == {f"workload/shop/{name}": Reason.FOREIGN_OBJECT}
+    assert harness.server.object("Service", name, SPACE) == before
+    assert name not in harness.names("Deployment")
+
+
+def test_what_was_not_tried_is_taken_back_after_a_refusal(harness: ClusterHarness) -> None:
+    apply_first(harness)
+    kinds = ("ServiceAccount", "Secret", "NetworkPolicy", "Service", "Deployment")
+    before = {kind: harness.names(kind) for kind in kinds}
+    harness.server.admission.deny("Service", "no more of these")
+    outcomes = harness.apply(*many_steps(1)[:SOME])
+    assert {outcome.reason for outcome in outcomes.values()} == {Reason.ADMISSION_REFUSED}
+    assert all("no more of these" in outcome.message for outcome in outcomes.values())
+    assert {kind: harness.names(kind) for kind in kinds} == before
+    harness.server.admission.clear_webhooks()
+    outcomes = harness.apply(*many_steps(1)[:SOME])
+    assert {outcome.result for outcome in outcomes.values()} == {Result.APPLIED}

@@ -46,6 +46,7 @@ _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_LIST_OF_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 T = TypeVar("T")
 
@@ -80,7 +81,15 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVer
 
 class _List(msgspec.Struct, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
-    items: list[msgspec.Raw] = []
+    items: list[msgspec.Raw] | None = None  # an empty list of metadata has null
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Name = _Name()
 
 
 class _ServedKind(msgspec.Struct, frozen=True):
@@ -98,6 +107,7 @@ class _Code(msgspec.Struct, frozen=True):
 _decode_list = msgspec.json.Decoder(_List).decode
 _decode_event = msgspec.json.Decoder(WatchEvent).decode
 _decode_code = msgspec.json.Decoder(_Code).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 _decode_served = msgspec.json.Decoder(_Served).decode
 _decode_json = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -207,13 +217,21 @@ class KubeApi:
                 return None
             raise
 
-    async def list(self, kind: ObjectKind, selector: str = "", namespace: str = "", fields: str = "") -> ObjectPage:
+    async def list_names(self, kind: ObjectKind, selector: str, namespace: str) -> frozenset[str]:
+        """The names of the objects that ``selector`` takes in a namespace."""
+        page = await self.list(kind, selector, namespace, accept=_LIST_OF_METADATA)
+        return frozenset(_decode_answer(item, _decode_named, f"list {kind}").metadata.name for item in page.items)
+
+    async def list(
+        self, kind: ObjectKind, selector: str = "", namespace: str = "", fields: str = "", accept: str = ""
+    ) -> ObjectPage:
         """All objects that ``selector`` takes, of one moment. It begins anew if that moment is forgotten meanwhile."""
         items: list[bytes] = []
+        headers = {"Accept": accept} if accept else None
         params = {"limit": str(PAGE), "labelSelector": selector, "fieldSelector": fields}
         while True:
             try:
-                answer = await self._send("GET", kind.path(namespace), f"list {kind}", params=params)
+                answer = await self._send("GET", kind.path(namespace), f"list {kind}", params=params, headers=headers)
             except ClusterError as error:
                 if error.code != 410 or "continue" not in params:
                     raise
@@ -223,7 +241,7 @@ class KubeApi:
                 params.pop("limit", None)
                 continue
             page = _decode_answer(answer, _decode_list, f"list {kind}")
-            items += (bytes(item) for item in page.items)
+            items += (bytes(item) for item in page.items or ())
             if not page.metadata.more:
                 return ObjectPage(items, page.metadata.version)
             params["continue"] = page.metadata.more
