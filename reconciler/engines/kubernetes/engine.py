@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -32,6 +31,7 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
+from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
 from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
@@ -54,7 +54,6 @@ from reconciler.settings import ClusterSettings
 from reconciler.tasks import cancel_and_wait
 
 ENGINE = "kubernetes"
-MAX_EVENTS = 1000
 MOST_NAMED = 3
 """Objects that a message names at most."""
 NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
@@ -65,10 +64,6 @@ FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 """Seconds after which changed inputs that could not be applied are tried again: at first, and at most."""
 TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
-GATHER_SECONDS = 0.05
-"""Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
-BUSY_GATHER_SECONDS = 0.25
-"""The same while changes do not end: what is observed together takes less."""
 
 
 class KubernetesEngine:
@@ -88,6 +83,7 @@ class KubernetesEngine:
         bound = context.settings.locations.get(context.location)
         cluster = bound.cluster if bound is not None else ClusterSettings()
         owner = make_owner(context.settings.org, context.location, cluster)
+        self._signals = EngineSignals(context.clock)
         self._api = KubeApi(cluster, context.clock)
         self._mirror = ClusterMirror(self._api, owner, context.clock, self.report_change)
         self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
@@ -99,12 +95,8 @@ class KubernetesEngine:
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
-        self._observer = ClusterObserver(parts, self._watcher, self._add_event)
+        self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
-        self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
-        self._change = asyncio.Event()
-        self._changed: set[Key] = set()
-        self._all_changed = False
         self._opening = asyncio.Lock()
         self._open_requested = False
         self._works = False
@@ -190,35 +182,17 @@ class KubernetesEngine:
 
     def news(self) -> list[EngineEvent]:
         """The events since the last call."""
-        events = list(self._events)
-        self._events.clear()
-        return events
+        return self._signals.take_events()
 
     # Observation
 
     def report_change(self, key: Key | None = None) -> None:
         """Report that an observation of ``key``, or (None) of anything here, may differ from the last one."""
-        if key is None or key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
-            self._all_changed = self._all_changed or key is None
-        else:
-            self._changed.add(key)
-        self._change.set()
+        self._signals.report_change(key)
 
-    async def changes(self) -> AsyncIterator[frozenset[Key]]:
+    def changes(self) -> AsyncIterator[frozenset[Key]]:
         """Yields the resources that have changed; empty: anything here has."""
-        clock, reported = self._context.clock, float("-inf")
-        while True:
-            await self._change.wait()
-            busy = clock.monotonic() - reported < BUSY_GATHER_SECONDS
-            await clock.sleep(BUSY_GATHER_SECONDS if busy else GATHER_SECONDS)
-            reported = clock.monotonic()
-            self._change.clear()
-            keys = frozenset() if self._all_changed else frozenset(self._changed)
-            due = self._all_changed or bool(keys)
-            self._changed.clear()
-            self._all_changed = False
-            if due:
-                yield keys
+        return self._signals.changes()
 
     async def observe(self) -> list[Observation]:
         """Observe all resources of the location. Raises EngineError."""
@@ -490,7 +464,7 @@ class KubernetesEngine:
 
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """Report an event that no step caused."""
-        self._add_event(key, reason, message)
+        self._signals.add_event(key, reason, message)
         self.report_change(key)
 
     def _list_workloads(self) -> list[Record]:
@@ -498,9 +472,6 @@ class KubernetesEngine:
 
     def _list_volume_sets(self) -> list[Key]:
         return sorted(record.key for record in self._records_here() if record.key.kind is Kind.VOLUMESET)
-
-    def _add_event(self, key: Key, reason: Reason, message: str) -> None:
-        self._events.append(EngineEvent(key, reason, message))
 
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.kubernetes.status.containers import BACKOFF_SECONDS, ContainerPhase, ContainerState
-from reconciler.engines.kubernetes.status.events import index_events
 from reconciler.engines.kubernetes.status.executions import is_failed, list_last_failures, read_cause
 from reconciler.engines.kubernetes.status.fields import (
     ObjectPart,
@@ -120,7 +119,7 @@ def _list_troubled(live: LiveWorkload, now: float) -> list[PodState]:
     if not parts:
         return []
     troubled = msgspec.structs.replace(live, pods=parts)
-    return read_pods(troubled, index_events(live.events), now)
+    return [*read_pods(troubled, now).states]
 
 
 def _has_ended(part: ObjectPart) -> bool:
