@@ -30,13 +30,13 @@ WORKLOADS = 2000
 CHANGES = 20
 RATE = 100
 """Changes of pods a second."""
-USER = "reconciler"
+ACCOUNT = "reconciler-bench"
 GVC = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}}
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [USER], "verbs": ["list"]}, {"level": "None"}],
+    "rules": [{"level": "Metadata", "users": [ACCOUNT], "verbs": ["list"]}, {"level": "None"}],
 }
 _MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -48,7 +48,7 @@ class ClusterBench:
         self.server = server
         self.count = count
         self._lists = folder / "lists"
-        bound = {"kubeconfig": str(server.kubeconfig_of(USER, "system:masters"))}
+        bound = {"kubeconfig": str(server.kubeconfig_of(ACCOUNT, "system:masters"))}
         files = {"gvc.yaml": json.dumps(GVC)} | {_name_file(number): _describe(number) for number in range(count)}
         self.sandbox = DaemonSandbox(
             folder / "site", files, locations={"here": {"engine": "kubernetes", "cluster": bound}}

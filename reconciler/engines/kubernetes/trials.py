@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -87,12 +88,21 @@ class _FieldOwner(msgspec.Struct):
 
 
 class _Strangers:
-    """The names of the objects of a kind in a namespace that are not ours, as they were ``at`` that time."""
+    """The names of the objects of a kind in a namespace that are not ours, as they were a moment ago."""
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.at = float("-inf")
-        self.names: frozenset[str] = frozenset()
+        self._lock = asyncio.Lock()
+        self._listed_at = float("-inf")
+        self._names: frozenset[str] = frozenset()
+
+    async def has(self, name: str, list_names: Callable[[], Awaitable[frozenset[str]]]) -> bool:
+        """Whether ``name`` is one of those that ``list_names`` finds. Raises EngineError."""
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._listed_at + STRANGERS_SECONDS < now:
+                self._names = await list_names()
+                self._listed_at = now
+            return name in self._names
 
 
 class ObjectTrials:
@@ -138,18 +148,12 @@ class ObjectTrials:
 
     async def _is_free(self, target: ObjectId) -> bool:
         """Whether nobody else has an object of a name; the objects of ours are in the mirror."""
-        now = asyncio.get_running_loop().time()
-        strangers = self._strangers[target.kind, target.namespace]
-        async with strangers.lock:
-            if strangers.at + STRANGERS_SECONDS < now:
-                strangers.at = asyncio.get_running_loop().time()
-                try:
-                    selector = self._owner.select_strangers()
-                    strangers.names = await self._api.list_names(target.kind, selector, target.namespace)
-                except EngineError:
-                    strangers.at = float("-inf")
-                    return False
-            return target.name not in strangers.names
+        selector = self._owner.select_strangers()
+        list_names = partial(self._api.list_names, target.kind, selector, target.namespace)
+        try:
+            return not await self._strangers[target.kind, target.namespace].has(target.name, list_names)
+        except EngineError:
+            return False
 
     def remember(self, item: KubeObject, fields: str) -> None:
         """Note the hash of the fields that the server has made ours of ``item``."""

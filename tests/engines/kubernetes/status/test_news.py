@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
-from reconciler.engines.kubernetes.status.rollout import LiveWorkload
+from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
@@ -56,7 +56,7 @@ def ended(restarts: int, code: int = 3, seconds: float = 10.0, **state: Any) -> 
 
 def list_news(before: WorkloadMoment | None, live: LiveWorkload) -> tuple[WorkloadMoment, list[tuple[Reason, str]]]:
     target = DeploymentTarget("here", "alias", 1, "example.net")
-    _, deployment = workload_status(live, StatusContext(target, NOW + 60))
+    _, deployment = workload_status(live, read_pods(live, NOW + 60), StatusContext(target, NOW + 60))
     return find_news(before, live, deployment, NOW + 60)
 
 
@@ -100,7 +100,8 @@ def test_what_was_there_before_this_program_is_no_news() -> None:
 
 def test_what_happened_while_no_daemon_ran_is_news() -> None:
     target = DeploymentTarget("here", "alias", 1, "example.net")
-    _, deployment = workload_status(make_live(ended(1)), StatusContext(target, NOW))
+    live = make_live(ended(1))
+    _, deployment = workload_status(live, read_pods(live, NOW), StatusContext(target, NOW))
     state = msgspec.json.encode(deployment)
     for restarts, count in ((1, 0), (2, 1)):
         live = make_live(ended(restarts, seconds=1000))
@@ -149,7 +150,7 @@ def show_runs(before: WorkloadMoment, *statuses: str) -> tuple[WorkloadMoment, l
     live = make_live(type="cron")
     target = DeploymentTarget("here", "alias", 1, "example.net")
     past = tuple(run_of(number, status) for number, status in enumerate(statuses))
-    _, deployment = workload_status(live, StatusContext(target, NOW + 60, past=past))
+    _, deployment = workload_status(live, read_pods(live, NOW + 60), StatusContext(target, NOW + 60, past=past))
     return find_news(before, live, deployment, NOW + 60)
 
 
