@@ -5,29 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli import cli
+from reconciler.cli.foreground import run_in_foreground
 from reconciler.cli.options import load_settings_as_owner
 from reconciler.cli.output.printing import is_colour_terminal, print_error
-from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
+from reconciler.errors import ReconcilerError, UsageError
 from reconciler.render.layout import paint_text
-
-if TYPE_CHECKING:
-    from reconciler.engines.reading import SupportsTrials
-    from reconciler.settings import Settings
-
-POLL_SECONDS = 0.5
-"""Seconds between checks of ready replicas."""
 
 SETTINGS = """\
 # Written for a trial: the daemon follows the repository beside this file and runs what it says on this machine.
@@ -125,53 +116,6 @@ def format_guide(directory: Path, colour: bool) -> str:
     return "\n".join(lines)
 
 
-async def announce_addresses(settings: Settings, show: Callable[[str], None]) -> None:
-    """Print the address of each workload, whenever the number of its ready replicas changes, until cancelled."""
-    previous: dict[str, str] = {}
-    while True:
-        now = {
-            f"{name} at {reader.location}": address
-            for reader in list_trials(settings)
-            for name, address in reader.addresses().items()
-        }
-        for name in sorted(previous.keys() | now.keys()):
-            if now.get(name) != previous.get(name):
-                show(f"  {name}: {now.get(name, 'no replica is ready')}")
-        previous = now
-        await asyncio.sleep(POLL_SECONDS)
-
-
-def list_trials(settings: Settings) -> list[SupportsTrials]:
-    """The locations that can be tried on this machine."""
-    from reconciler.engines.plugin import make_readers
-    from reconciler.engines.reading import SupportsTrials
-
-    return [reader for reader in make_readers(settings) if isinstance(reader, SupportsTrials)]
-
-
-async def run_trial(settings: Settings, show: Callable[[str], None]) -> None:
-    """Run the daemon and print the ready addresses; stop the replicas at the end.
-
-    Raises LockedError if another daemon runs this trial; its replicas then stay.
-    """
-    from reconciler.daemon.service import run_daemon
-
-    serving = asyncio.create_task(run_daemon(settings))
-    await asyncio.sleep(0)  # the daemon has installed its signal handlers
-    # Closing the terminal ends the trial; for the daemon, SIGHUP only means reload.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    announcing = asyncio.create_task(announce_addresses(settings, show))
-    await asyncio.wait([serving])
-    announcing.cancel()
-    if not isinstance(serving.exception(), LockedError):
-        for reader in list_trials(settings):
-            try:
-                await reader.end()
-            except EngineError as error:
-                print_error(str(error))
-    await serving
-
-
 def format_farewell(directory: Path) -> str:
     """The message on how to continue the trial, or to remove it."""
     path = shlex.quote(str(directory))
@@ -189,7 +133,7 @@ def command(directory: Path | None) -> None:
     click.echo(format_guide(path, is_colour_terminal(sys.stdout)) + "\n")
     sys.stdout.flush()
     logs.configure_logging(settings.log.format, settings.log.level)
-    asyncio.run(run_trial(settings, click.echo))
+    asyncio.run(run_in_foreground(settings, click.echo))
     click.echo(format_farewell(path))
 
 

@@ -109,6 +109,9 @@ class ConditionType(StrEnum):
         "nothing expires meanwhile that was there before. Present only while it is true.")
     SCALING_UNKNOWN = ("ScalingUnknown",
         "The metric that a workload is scaled by has had no value for 30 s. Present only while it is true.")
+    OBJECTS_UNKNOWN = ("ObjectsUnknown",
+        "The daemon may not read, or cannot watch, objects of a kind that a workload on a cluster has: what others "
+        "change of them is not seen, and what it no longer needs of them stays. Present only while it is true.")
     NOT_SERVED = ("NotServed",
         "A part of a domain is not served, such as a route that HAProxy refuses. Present only while it is true.")
     NOT_VERIFIED = ("NotVerified",

@@ -13,14 +13,15 @@ from reconciler.cli import cli, read_commands
 HEAD = """\
 # Commands
 
-All commands except `init`, `convert`, `import` and `secret encrypt` read the [settings](settings.md); `validate` and
-`diff` also work without. Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are
-wrong. Results go to standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a
-terminal there are none. [convert.md](convert.md) describes `convert` and `import` field by field.
+All commands except `init`, `convert`, `import`, `secret encrypt`, `completion`, `up`, `down` and `help` read the
+[settings](settings.md); `validate`, `diff` and `version` also work without. Exit codes: 0 success; 1 refused, failed or
+findings; 2 the command line or the settings are wrong. Results go to standard
+output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.
+[convert.md](convert.md) describes `convert` and `import` field by field.
 
-For members of the group in the setting `readers`, who cannot read the records, `get`, `describe`, `plan`, `events`,
-`logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its socket. All
-other commands are for root and the daemon's user.
+For members of the group in the setting `readers`, who cannot read the records, `status`, `get`, `describe`, `plan`,
+`events`, `logs`, `top`, `snapshots` and `history` ask the [HTTP API](http.md#overviews) of the running daemon, at its
+socket. All other commands are for root and the daemon's user.
 
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.
@@ -28,9 +29,12 @@ the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the se
 The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
 its secrets, all readers can see them. `edit` opens a secret as Git has it, for the editor alone.
 
-A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
-`source/NAME`. An unknown source, resource, GVC, rule or revision is an error of every command: exit code 1, and the
-nearest name. The events, logs and history of deleted resources stay for their normal retention.
+A resource is named by its key, such as `workload/GVC/NAME` or `secret/NAME`; by `KIND/NAME` or `KIND NAME` where one
+GVC has it, or `--gvc` names the GVC; by its link, such as `//gvc/GVC/workload/NAME`; or by its name alone, where no
+other resource has it. Kinds have plurals and short names (`wl`, `vs`, `sec`, `loc`, `sa`, …). A source is `source/NAME`
+or its name. What fits several resources is an error that lists them, exit code 2. An unknown source, resource, GVC,
+rule or revision is an error of every command: exit code 1, and the nearest name. `--settings FILE` may stand before or
+after the command. The events, logs and history of deleted resources stay for their normal retention.
 """
 
 NOTES = {
@@ -38,6 +42,12 @@ NOTES = {
 `describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, pinned, suspended, and why), `not all of
 it: …` (steps wait or failed) or `not yet: …` (no run has read the newest commit). Its exit code is 0 in each case;
 programs read `ready` below `sources` of `get -o json`.
+""",
+    "status": """\
+As JSON and YAML: `outlook` (well, progressing, waiting, failing) with its `exitCode`, `sources` as in `get` with
+`newest`, `approvals` and an `outlook` of their own, `unready` (at most 50 resources with `outlook`, `reason` and
+`message`; `unreadyCount` counts all), `daemonConditions`, and with a commit `commit`. A commit that is applied is live,
+whatever became of later ones. What is suspended, rolled back or not approved waits for a person: exit code 3.
 """,
     "get": """\
 As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest read revision is

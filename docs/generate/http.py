@@ -164,7 +164,8 @@ What operators see of the whole daemon has the same content as a command: `-stat
 `Accept: text/plain` they answer with the text that the command prints; `-status` also has `application/yaml`, and a
 plan `text/markdown`. `-plan/DIGEST` is the current plan with that digest, or with that digest of the steps that wait:
 what an approver decides about. The headers `Plan-Changes` and `Plan-Errors` count steps of a plan, and errors in
-its revision. They need the permission `view` on everything, as the group `viewers` has it, for they show all resources.
+its revision or refusals of clusters. They need the permission `view` on everything, as the group `viewers` has it, for
+they show all resources.
 One caller reads at most four at once, and gets 429 for more. In texts, characters that control a terminal are escaped.
 
 ## Operations

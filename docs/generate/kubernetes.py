@@ -15,6 +15,7 @@ from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.kubernetes.access import Right, list_rights, render_access
 from reconciler.engines.kubernetes.engine import DISCOVERY_SECONDS
 from reconciler.engines.kubernetes.mirror import LAST_RETRY, STALE_SECONDS
+from reconciler.engines.kubernetes.reading.trial import MOST_ASKED, PATIENCE
 from reconciler.engines.kubernetes.rendering.containers import DRAIN_SECONDS, TOTAL_SECONDS
 from reconciler.reasons import Reason, Use
 from tests.project.tree import modules
@@ -49,6 +50,8 @@ def page() -> str:
         "total": str(TOTAL_SECONDS),
         "stale": f"{STALE_SECONDS / 60:g}",
         "retry": f"{LAST_RETRY:g}",
+        "trial": f"{PATIENCE:g}",
+        "asked": str(MOST_ASKED),
         "reasons": table(("Reason", "Meaning", "What to do"), map(_describe_reason, REASONS)),
         "rights": table(("Kind", "Verbs", "Needed"), map(_describe_right, list_rights())),
         "settings": table(("Setting", "What it is", "Default"), _list_settings()),

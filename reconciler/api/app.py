@@ -98,7 +98,7 @@ async def _answer_request(api: Api, request: Request, operation: Operation) -> R
         _limit_address(api, request)
     try:
         if not is_public:
-            call.act_as(api.authenticator.caller(request))
+            call.act_as(await api.authenticator.caller(request))
             _limit_caller(call)
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import pwd
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,7 @@ from reconciler.clock import Clock
 from reconciler.engines.plugin import make_all_readers
 from reconciler.engines.reading import Sender, SupportsSenders, TcpAddress, TcpLink
 from reconciler.engines.workload.tokens import TOKEN_PREFIX, TokenOwner, parse_token
+from reconciler.errors import EngineError
 from reconciler.manifests.links import parse_link
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Workload
@@ -30,6 +33,7 @@ from reconciler.private_files import open_regular
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
+SENDER_THREADS = 8
 BOOTSTRAP_FILE = "bootstrap-token"
 """The file in the state directory with the token for the first login."""
 
@@ -42,13 +46,16 @@ class Authenticator:
         self._settings = settings
         self._records = records
         self._clock = clock
+        self.sender_threads = ThreadPoolExecutor(SENDER_THREADS, "senders")
+        """Threads for questions to locations about senders: one that is silent delays no other request."""
         self._failed_addresses = FailedLogins("this address", clock.monotonic)
         self._failed_accounts = FailedLogins("this account", clock.monotonic)
 
-    def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request) -> Caller:
         """The caller of ``request``: by its header ``Authorization``, else by its unix socket.
 
-        A valid credential counts whatever others have sent. Raises Problem 401, or 429 after many of them.
+        A valid credential counts whatever others have sent. Raises Problem 401, 429 after many of them, and 503 if the
+        location of a workload does not answer whether it sends the request.
         """
         header = request.headers.get("authorization", "")
         if not header:
@@ -57,7 +64,8 @@ class Authenticator:
                 raise make_unauthorized_problem("send a credential in the header `Authorization`")
             return peer_caller(peer)
         credential = parse_bearer_token(header)
-        owner = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
+        is_token = credential.startswith(TOKEN_PREFIX)
+        owner = await self._workload(credential, request) if is_token else self._bearer(credential)
         if owner is None:
             problem = make_unauthorized_problem("the credential is unknown, expired or revoked")
             raise self.refusal(request, problem, self._store.account_named_by(credential))
@@ -116,29 +124,47 @@ class Authenticator:
             return None
         return Caller(str(key), credential=f"token {agent.id}")
 
-    def _workload(self, token: str, request: Request) -> Caller | None:
+    async def _workload(self, token: str, request: Request) -> Caller | None:
         """The identity of the workload with ``token``, or the workload if it has none.
 
         Raises Problem 403 unless a process of that workload sends the request.
         """
         owner = parse_token(token)
-        reader = self._reader_with(owner, token) if owner is not None else None
-        records = self._records.applied.get(owner.key) if owner is not None and reader is not None else ()
-        if owner is None or reader is None or not records:
+        is_sender = await self._check_sender(owner, token, request) if owner is not None else None
+        records = self._records.applied.get(owner.key) if owner is not None and is_sender is not None else ()
+        if owner is None or not records:
             return None
-        if not _is_sent_by(request, reader, owner.key, token):
+        if not is_sender:
             # It is no guess, so the address need not wait.
             raise Problem(403, f"this token is valid for {owner.key} alone, and another program sent the request")
         link = msgspec.json.decode(records[0].body, type=Workload).spec.identity_link
         principal = parse_link(link, self._settings.org, owner.key.gvc, Kind.IDENTITY).target if link else owner.key
         return Caller(str(principal), credential=f"token of {owner.key}", workload=str(owner.key))
 
-    def _reader_with(self, owner: TokenOwner, token: str) -> SupportsSenders | None:
-        """The reader of the engine that made ``token``; None if none did, or if it was deleted."""
+    async def _check_sender(self, owner: TokenOwner, token: str, request: Request) -> bool | None:
+        """Whether a process of ``owner`` sends the request; None if ``token`` is not its token, or not any more.
+
+        The sender is found out once for each client of a connection.
+        """
+        senders: dict[tuple[str, str], bool] = getattr(request.state, "senders", {})
+        mark = (token, address_of(request))
+        ask = functools.partial(self._ask_reader, owner, token, _sender_of(request), senders.get(mark))
+        try:
+            is_sender = await asyncio.get_running_loop().run_in_executor(self.sender_threads, ask)
+        except EngineError as error:
+            raise Problem(503, str(error), headers={"Retry-After": "5"}) from None
+        if is_sender is not None:
+            senders[mark] = is_sender
+        return is_sender
+
+    def _ask_reader(self, owner: TokenOwner, token: str, sender: Sender | None, earlier: bool | None) -> bool | None:
+        """See ``_check_sender``; ``earlier`` is an answer from before. It blocks for as long as a location takes."""
         for reader in make_all_readers(self._settings):
             here = reader.location == owner.location
             if here and isinstance(reader, SupportsSenders) and reader.has_token(owner.key, token):
-                return reader
+                if earlier is not None:
+                    return earlier
+                return sender is not None and reader.is_sender(owner.key, token, sender)
         return None
 
     def _session(self, credential: str) -> Caller | None:
@@ -172,15 +198,6 @@ class Authenticator:
         return Caller(f"{Kind.USER}/{user.name}", groups, f"login {login.id}", person_fields(user))
 
 
-def _is_sent_by(request: Request, reader: SupportsSenders, key: Key, token: str) -> bool:
-    """Whether a process of the workload ``key`` sends the request; found out once for each connection."""
-    senders: dict[str, bool] = getattr(request.state, "senders", {})
-    if token not in senders:
-        sender = _sender_of(request)
-        senders[token] = sender is not None and reader.is_sender(key, token, sender)
-    return senders[token]
-
-
 def _sender_of(request: Request) -> Sender | None:
     """The process of a unix socket, or the connection; None if the server does not know it."""
     peer, client, server = getattr(request.state, "peer", None), request.client, request.scope.get("server")
@@ -189,7 +206,7 @@ def _sender_of(request: Request) -> Sender | None:
         return pid
     if client is None or server is None or server[1] is None:
         return None
-    return TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
+    return TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server), address_of(request))
 
 
 def parse_bearer_token(header: str) -> str:

@@ -136,7 +136,7 @@ def _request_age(scrape: Scrape) -> Iterator[Sample]:
 
 
 def _sample_waiting_approvals(scrape: Scrape) -> Iterator[Sample]:
-    return (Sample((name,), scrape.records.approvals.waiting(name, scrape.now)) for name in scrape.sources)
+    return (Sample((name,), len(scrape.records.approvals.waiting_digests(name, scrape.now))) for name in scrape.sources)
 
 
 def _sample_replica_states(scrape: Scrape) -> Iterator[Sample]:

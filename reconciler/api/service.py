@@ -204,6 +204,7 @@ class Api:
         """Close what is open."""
         self.changes.close()
         self.git_threads.shutdown(wait=False, cancel_futures=True)
+        self.authenticator.sender_threads.shutdown(wait=False, cancel_futures=True)
         with suppress(RecordsError):
             self.refusals.flush(now=True)
         self.store.close()

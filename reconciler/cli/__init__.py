@@ -25,49 +25,16 @@ from reconciler.terminal.standard_streams import prepare_streams
 if TYPE_CHECKING:
     from reconciler.settings import Settings
 
-ORDER = (
-    "init",
-    "validate",
-    "rules",
-    "explain",
-    "plan",
-    "apply",
-    "approve",
-    "diff",
-    "run",
-    "get",
-    "describe",
-    "events",
-    "logs",
-    "top",
-    "exec",
-    "history",
-    "drift",
-    "render",
-    "eject",
-    "edit",
-    "patch",
-    "tag",
-    "sync",
-    "suspend",
-    "resume",
-    "rollback",
-    "retry",
-    "restart",
-    "hold",
-    "command",
-    "snapshots",
-    "volume",
-    "orphan",
-    "adopt",
-    "secret",
-    "doctor",
-    "backup",
-    "restore",
-    "convert",
-    "import",
-)
-"""Subcommands in the order of use; subcommands not listed here follow."""
+GROUPS = {
+    "Begin": ("up", "down", "init", "validate", "rules", "explain", "convert", "import"),
+    "Plan and apply": ("plan", "diff", "apply", "approve", "sync", "rollback", "run"),
+    "Look": ("status", "get", "describe", "events", "logs", "top", "history", "drift", "snapshots", "render"),
+    "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
+    "Change Git": ("edit", "patch", "tag", "secret"),
+    "Own and leave": ("orphan", "adopt", "eject"),
+    "The daemon and this command": ("doctor", "backup", "restore", "completion", "version", "help"),
+}
+"""Heading → its subcommands, in the order of use. Every subcommand is in one of them."""
 
 
 _FOLDER = Path(__file__).with_name("commands")
@@ -84,8 +51,7 @@ def read_commands() -> dict[str, str]:
         with path.open(encoding="utf-8") as file:
             line = file.readline().strip().strip('"').partition(": ")[2]
         summaries[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
-    first = [name for name in ORDER if name in summaries]
-    return {name: summaries[name] for name in dict.fromkeys((*first, *summaries))}
+    return {name: summaries[name] for names in GROUPS.values() for name in names}
 
 
 class LazyGroup(click.Group):
@@ -110,20 +76,40 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse ``args``, in which ``--settings FILE`` may stand before the subcommand, too."""
+        return super().parse_args(ctx, _move_settings(self, ctx, args))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand that ``args`` begin with; raises click's UsageError with the nearest name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from reconciler.queries.existence import did_you_mean
+            from reconciler.cli.foreign_words import explain_unknown
 
-            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], read_commands())}")
+            ctx.fail(f"there is no command {args[0]!r}{explain_unknown(args[0], read_commands())}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the subcommands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(read_commands().items()))
+        lines = read_commands()
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, lines[name]) for name in names])
+
+
+def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> list[str]:
+    """``args`` with ``--settings FILE`` behind the subcommand, which has the option."""
+    first = args[0] if args else ""
+    if first == "--settings":
+        option, rest = args[:2], args[2:]
+    elif first.startswith("--settings="):
+        option, rest = args[:1], args[1:]
+    else:
+        return args
+    command = group.get_command(ctx, rest[0]) if rest else None
+    words = 2 if isinstance(command, click.Group) else 1
+    return [*rest[:words], *option, *rest[words:]]
 
 
 @click.group(

@@ -14,7 +14,6 @@ from reconciler.errors import RefusedError
 from reconciler.times import DURATIONS, parse_duration
 
 if TYPE_CHECKING:
-    from reconciler.model.key import Key
     from reconciler.records.store import Records
     from reconciler.settings import Settings, SourceSettings
 
@@ -43,6 +42,13 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # only newer versions
         return seconds
 
 
+def _find_settings() -> Path:
+    """The settings of the repository here, where `reconciler up` has written some, else those of the service."""
+    from reconciler.cli.local_settings import find_settings_here
+
+    return find_settings_here() or Path(_DEFAULT_SETTINGS)
+
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -53,8 +59,9 @@ def settings_option(command: _Command) -> _Command:
         "settings_file",
         metavar="FILE",
         envvar="RECONCILER_SETTINGS",
-        default=_DEFAULT_SETTINGS,
-        help=f"The settings; else $RECONCILER_SETTINGS, else {_DEFAULT_SETTINGS}.",
+        default=_find_settings,
+        is_eager=True,  # names of resources are looked up in the records, whose place it has
+        help="The settings file; see `reconciler --help`.",
         type=click.Path(path_type=Path),
     )(command)
 
@@ -165,23 +172,6 @@ def _may_be_there(path: Path) -> bool:
         return path.exists()
     except PermissionError:
         return True  # opening it raises an error with advice
-
-
-def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:
-    """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError for any other text."""
-    from reconciler.model.key import Key
-
-    try:
-        return None if value is None else Key.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
-def parse_target(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | str | None:
-    """Callback of a parameter that is a key or ``source/NAME``; raises click's UsageError for any other text."""
-    from reconciler.queries.existence import source_of
-
-    return value if value and source_of(value) else parse_key(ctx, param, value)
 
 
 def get_operator_name() -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -15,20 +15,19 @@ from reconciler.cli.options import (
     Duration,
     load_settings_as_owner,
     make_access_error,
-    parse_key,
-    parse_target,
     read_records,
     records_or_none,
     settings_option,
 )
 from reconciler.cli.output.printing import echo_json, is_colour_terminal
+from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
 from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
 
-_Callback = Callable[..., None]
+_Callback = Callable[..., int]
 _Declaration = Callable[[_Callback], _Callback]
 """Adds an option or argument to what a command calls."""
 
@@ -40,35 +39,46 @@ _MEASURE_SECONDS = 0.5
 class Display(NamedTuple):
     """How a command shows an overview: in the form ``output``, and as long as it is followed or not only ``once``.
 
-    ``interval`` is the time in seconds between two measurements.
+    ``interval`` is the time in seconds between two measurements. With ``watch``, it is shown again when it changes;
+    with ``wait``, once it no longer changes by itself, or after ``timeout`` seconds.
     """
 
     output: str = "text"
     follow: bool = False
     once: bool = False
     interval: float = 2.0
+    watch: bool = False
+    wait: bool = False
+    timeout: float = 300.0
 
 
 def make_command(overview: Overview) -> click.Command:
     """The command that shows ``overview``."""
 
-    def show(settings_file: Path, **values: Any) -> None:
+    def show(settings_file: Path, **values: Any) -> int:
         display = Display(**{name: values.pop(name) for name in Display._fields if name in values})
-        show_overview(overview, settings_file, values, display)
+        return show_overview(overview, settings_file, values, display)
 
     declarations = [
         *_list_follow_options(overview),
         *map(_declare_parameter, overview.parameters),
         *_list_measure_options(overview),
+        *_list_wait_options(overview),
     ]
     command: _Callback = settings_option(show)
     for declare in reversed([*declarations, *_list_output_options(overview)]):
         command = declare(command)
-    return click.command(overview.name, help=overview.help, epilog=f"Example: {overview.example}")(command)
+    declared: click.Command = click.command(
+        overview.name,
+        cls=TargetCommand,
+        help=overview.help,
+        epilog=f"Example: {overview.example}",
+    )(command)
+    return declared
 
 
-def show_overview(overview: Overview, settings_file: Path, parameters: dict[str, Any], display: Display) -> None:
-    """Print ``overview``, read with ``parameters``. Raises ReconcilerError."""
+def show_overview(overview: Overview, settings_file: Path, parameters: dict[str, Any], display: Display) -> int:
+    """Print ``overview``, read with ``parameters``; returns the exit code. Raises ReconcilerError."""
     context = _open_context(overview, settings_file)
     try:
         if overview.is_feed:
@@ -77,9 +87,10 @@ def show_overview(overview: Overview, settings_file: Path, parameters: dict[str,
         elif overview.is_measured:
             _show_measured(overview, overview.read(context, **parameters), display)
         else:
-            _show_value(overview, overview.read(context, **parameters), display.output)
+            return _show_value(overview, lambda: overview.read(context, **parameters), display)
     except PermissionError as error:
         raise make_access_error(context.settings, error) from None
+    return 0
 
 
 def show_text(text: str, nothing: str) -> None:
@@ -88,7 +99,7 @@ def show_text(text: str, nothing: str) -> None:
     click.echo(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
 
 
-def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> None:
+def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> NoReturn:
     """Show what ``read`` returns on this terminal, anew after each ``interval``, until Ctrl-C."""
     with Live(sys.stdout) as live:
         while True:
@@ -107,15 +118,58 @@ def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     return ReadContext(settings, open_records, SystemClock().now, lambda: find_lock_holder(settings.state) is not None)
 
 
-def _show_value(overview: Overview, value: Any, output: str) -> None:
-    if output in overview.forms:
-        for part in overview.forms[output](value):
-            click.echo(part, nl=False)
-    elif output == "json" and overview.items is not None:
-        echo_json({overview.member: list(overview.items(value))})
-    else:
+def _show_value(overview: Overview, read: Callable[[], Any], display: Display) -> int:
+    """Show what ``read`` returns, at once, or as ``display`` has it; returns the exit code."""
+    if display.watch:
+        form = partial(_make_text, overview, read, display.output)
+        watch_text(form, overview, display.interval, on_terminal=display.output == "text")
+    value = wait_for_end(read, overview.is_changing, display.timeout) if display.wait else read()
+    if display.output == "text":
         show_text(overview.text(value, is_colour_terminal(sys.stdout)), overview.nothing)
         _show_notes(overview, value)
+    for part in _list_parts(overview, value, display.output):
+        click.echo(part, nl=False)
+    return overview.exit_code(value) if overview.exit_code is not None else 0
+
+
+def wait_for_end(read: Callable[[], Any], is_changing: Callable[[Any], bool] | None, timeout: float) -> Any:
+    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds."""
+    deadline, value = time.monotonic() + timeout, read()
+    while is_changing is not None and is_changing(value) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        value = read()
+    return value
+
+
+def watch_text(read: Callable[[], str], overview: Overview, interval: float, *, on_terminal: bool) -> NoReturn:
+    """Show what ``read`` returns until Ctrl-C: in place where that is for a terminal, else again after each change."""
+    if on_terminal and sys.stdout.isatty():
+        draw_live(read, overview, interval)
+    shown = None
+    while True:
+        text = read()
+        if text != shown:
+            show_text(text, overview.nothing)
+        shown = text
+        time.sleep(interval)
+
+
+def _make_text(overview: Overview, read: Callable[[], Any], output: str) -> str:
+    """What ``read`` returns in the form ``output``."""
+    value = read()
+    if output == "text":
+        return overview.text(value, is_colour_terminal(sys.stdout))
+    return "".join(_list_parts(overview, value, output))
+
+
+def _list_parts(overview: Overview, value: Any, output: str) -> Iterator[str]:
+    """The form ``output`` of ``value``, in parts; none for text."""
+    if output in overview.forms:
+        yield from overview.forms[output](value)
+    elif output == "json" and overview.items is not None:
+        from reconciler.render.layout import as_json
+
+        yield f"{as_json({overview.member: list(overview.items(value))}).decode()}\n"
 
 
 def _show_notes(overview: Overview, value: Any) -> bool:
@@ -165,11 +219,16 @@ def _measure_usage(measurement: Measurement) -> Sequence[Any]:
 
 def _declare_parameter(parameter: Parameter) -> _Declaration:
     """The argument or option of ``parameter``."""
-    parse = {"key": parse_key, "target": parse_target, "kind": _parse_kind}.get(parameter.type)
+    if parameter.type in ("key", "target"):
+        return target_argument(parameter.name, read_target, required=parameter.required)
+    if parameter.type == "revision":
+        return target_argument(parameter.name, read_revision, default="", metavar="[TARGET]")
+    parse = _parse_kind if parameter.type == "kind" else None
     if not parameter.help:
         # An argument with a default is not required, even if that is None.
         default = {} if parameter.required else {"default": parameter.default}
-        return click.argument(parameter.name, required=parameter.required, callback=parse, **default)
+        argument = KindArgument if parameter.type == "kind" else click.Argument
+        return click.argument(parameter.name, cls=argument, required=parameter.required, callback=parse, **default)
     option = f"--{parameter.name}"
     if parameter.type == "flag":
         return click.option(option, is_flag=True, help=parameter.help)
@@ -186,9 +245,25 @@ def _list_follow_options(overview: Overview) -> list[_Declaration]:
 def _list_measure_options(overview: Overview) -> list[_Declaration]:
     """The options of what is measured."""
     once = click.option("--once", is_flag=True, help="Print the table once, as without a terminal.")
-    form, words = Duration(least=0.1), "Time between refreshes; 2s."
-    interval = click.option("--interval", metavar="TIME", default=2.0, type=form, help=words)
-    return [once, interval] if overview.is_measured else []
+    return [once, _declare_interval()] if overview.is_measured else []
+
+
+def _declare_interval() -> _Declaration:
+    words = "Time between refreshes; 2s."
+    return click.option("--interval", metavar="TIME", default=2.0, type=Duration(least=0.1), help=words)
+
+
+def _list_wait_options(overview: Overview) -> list[_Declaration]:
+    """The options of what can be shown again, and of what one can wait for."""
+    if overview.is_feed or overview.is_measured:
+        return []
+    words = "Show it again when it changes, until Ctrl-C."
+    options: list[_Declaration] = [click.option("-w", "--watch", is_flag=True, help=words), _declare_interval()]
+    if overview.is_changing is not None:
+        words = "How long to wait, such as 20s; default 5m."
+        options.append(click.option("--wait", is_flag=True, help="Wait until nothing is in progress."))
+        options.append(click.option("--timeout", type=Duration(), metavar="TIME", default=300.0, help=words))
+    return options
 
 
 def _list_output_options(overview: Overview) -> list[_Declaration]:
@@ -203,8 +278,11 @@ def _list_output_options(overview: Overview) -> list[_Declaration]:
 def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | None:
     """Callback of an argument that is a kind; raises click's UsageError that names the nearest."""
     from reconciler.model.key import KINDS
+    from reconciler.model.target import find_kind
     from reconciler.queries.existence import did_you_mean
 
-    if text is None or text in KINDS:
-        return None if text is None else KINDS[text]
+    if text is None:
+        return None
+    if kind := KINDS.get(find_kind(text)):
+        return kind
     raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, KINDS)}")

@@ -6,7 +6,7 @@ The daemon has to answer, and shows its own settings and records.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -17,7 +17,7 @@ from reconciler.cli.commands.logs import line_form
 from reconciler.cli.commands.plan import choose_exit_code, print_plans
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.printing import echo_json, source_errors_printed
-from reconciler.cli.overview_commands import draw_live, show_text
+from reconciler.cli.overview_commands import draw_live, show_text, wait_for_end, watch_text
 from reconciler.engines.reading import LogLine, LogStream
 from reconciler.errors import ReconcilerError, RefusedError
 from reconciler.overviews.overview import FOLLOW, Overview
@@ -47,14 +47,14 @@ def answer_command(settings: Settings, command: str, parameters: Parameters) -> 
         case "plan":
             return _show_plans(api, settings, parameters)
         case _ if command in OVERVIEWS:
-            _print_overview(OVERVIEWS[command], api, parameters)
+            return _print_overview(OVERVIEWS[command], api, parameters)
         case _:
             raise RefusedError(f"`{command}` is not for readers; they may run {', '.join(COMMANDS)}")
     return 0
 
 
-def _print_overview(overview: Overview, api: ApiClient, parameters: Parameters) -> None:
-    """Print ``overview`` as its command does."""
+def _print_overview(overview: Overview, api: ApiClient, parameters: Parameters) -> int:
+    """Print ``overview`` as its command does; returns the exit code."""
     output = parameters.get("output", "text")
     query = _select_values(parameters, *(parameter.name for parameter in overview.parameters))
     if overview.is_feed:
@@ -68,9 +68,20 @@ def _print_overview(overview: Overview, api: ApiClient, parameters: Parameters) 
     elif overview.is_measured and not parameters["once"] and sys.stdout.isatty():
         draw_live(lambda: api.read(overview.path, query, TEXT), overview, parameters["interval"])
     else:
-        show_text(api.read(overview.path, query, _FORMS[output]), overview.nothing)
-        if output == "text" and overview.notes_path:
-            click.echo(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
+        _print_value(overview, api, parameters, lambda: api.read(overview.path, query, _FORMS[output]))
+    return int(api.headers.get("Exit-Code") or 0)
+
+
+def _print_value(overview: Overview, api: ApiClient, parameters: Parameters, read: Callable[[], str]) -> None:
+    output = parameters.get("output", "text")
+    if parameters["watch"]:
+        watch_text(read, overview, parameters["interval"], on_terminal=output == "text")
+    shown = read()
+    if parameters.get("wait"):
+        shown = wait_for_end(read, lambda _: api.headers["Changing"] == "yes", parameters["timeout"])
+    show_text(shown, overview.nothing)
+    if output == "text" and overview.notes_path:
+        click.echo(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
 
 
 def _show_logs(api: ApiClient, parameters: Parameters) -> None:

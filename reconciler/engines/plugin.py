@@ -70,6 +70,14 @@ class ForeseenStop(msgspec.Struct, frozen=True, order=True):
 
 
 @runtime_checkable
+class SupportsThisMachine(EnginePlugin, Protocol):
+    """A plugin whose engine runs workloads on this machine, with what is installed here."""
+
+    def suggest_location(self) -> dict[str, str]:
+        """The settings of a location that is this machine."""
+
+
+@runtime_checkable
 class SupportsForesight(EnginePlugin, Protocol):
     """A plugin that knows before a step what its engine will not enforce, and what it will stop."""
 
@@ -80,6 +88,48 @@ class SupportsForesight(EnginePlugin, Protocol):
 
     def foresee_stops(self, settings: Settings, records: Records, steps: Iterable[Step]) -> Sequence[ForeseenStop]:
         """The replicas that ``steps`` stop, sorted."""
+
+
+class ForeseenRefusal(msgspec.Struct, frozen=True, order=True):
+    """What a location refuses of the step of ``key``, in its own words where it was asked."""
+
+    location: str
+    key: Key
+    message: str
+
+
+class ForeseenReplacement(msgspec.Struct, frozen=True, order=True):
+    """What is deleted at a location and made again for the step of ``key``, and what stays meanwhile."""
+
+    location: str
+    key: Key
+    message: str
+
+
+class UnaskedLocation(msgspec.Struct, frozen=True, order=True):
+    """A location that was not asked about a plan, or not about all of it, and why."""
+
+    location: str
+    message: str
+
+
+class PlanTrial(msgspec.Struct, frozen=True):
+    """What locations say of a plan before anything is applied, each part sorted."""
+
+    refusals: tuple[ForeseenRefusal, ...] = ()
+    replacements: tuple[ForeseenReplacement, ...] = ()
+    unasked: tuple[UnaskedLocation, ...] = ()
+
+
+@runtime_checkable
+class SupportsTrial(EnginePlugin, Protocol):
+    """A plugin whose engine lets its locations try the steps of a plan, which changes nothing."""
+
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial:
+        """What the locations of the engine refuse of ``steps``, and what they make anew.
+
+        A location that does not answer within seconds is not waited for.
+        """
 
 
 @runtime_checkable
@@ -118,6 +168,19 @@ class SupportsRendering(EnginePlugin, Protocol):
         takes: Callable[[Key], bool],
     ) -> Iterator[RenderedObjects]:
         """The objects of the recorded resources at ``location`` that ``takes`` accepts, in the order to apply.
+
+        Raises EngineError and NotFoundError.
+        """
+
+    def render_planned(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        steps: Sequence[Step],
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """As ``render``, once ``steps`` are performed. Secrets have no values, so names that end with a digest differ.
 
         Raises EngineError and NotFoundError.
         """
@@ -177,6 +240,11 @@ def is_running_engine(plugin: EnginePlugin) -> bool:
 def is_holding_engine(plugin: EnginePlugin) -> bool:
     """Whether requests can wait at the locations of an engine."""
     return isinstance(plugin, SupportsHolds) and plugin.holds_requests
+
+
+def suggest_location() -> dict[str, str]:
+    """The settings of a location that is this machine."""
+    return next(plugin.suggest_location() for plugin in list_plugins() if isinstance(plugin, SupportsThisMachine))
 
 
 def name_engines(takes: Callable[[EnginePlugin], bool] = is_running_engine) -> str:

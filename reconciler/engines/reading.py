@@ -148,10 +148,14 @@ class TcpAddress(NamedTuple):
 
 
 class TcpLink(NamedTuple):
-    """A connection as its server sees it."""
+    """A connection as its server sees it.
+
+    ``origin`` is the address of the client as trusted proxies name it, "" without any.
+    """
 
     client: TcpAddress
     server: TcpAddress
+    origin: str = ""
 
 
 Sender = int | TcpLink
@@ -219,10 +223,11 @@ class SupportsSenders(LocationReader, Protocol):
     """A reader that can tell which workload sends a request."""
 
     def has_token(self, key: Key, token: str) -> bool:
-        """Whether ``token`` is the one of the workload ``key`` here."""
+        """Whether ``token`` is the one of the workload ``key`` here. Blocks. Raises EngineError."""
 
     def is_sender(self, key: Key, token: str, sender: Sender) -> bool:
-        """Whether a process of the workload ``key``, with ``token``, is ``sender``. Blocks."""
+        """Whether a process of the workload ``key``, with ``token``, is ``sender``. Blocks. Raises
+        EngineError."""
 
 
 @runtime_checkable

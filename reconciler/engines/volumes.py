@@ -21,6 +21,9 @@ CLONED_FROM = "reconciler/cloned-from"
 PROVEN = "reconciler/proven"
 """The tag of a snapshot that was restored to a copy and checked; its value is when, ISO 8601, UTC."""
 
+BEFORE_RESTORE = "reconciler/before-restore"
+"""The tag of a snapshot of what a restore replaced; its value is the snapshot that was restored."""
+
 
 class VolumeLifecycle(StrEnum):
     """The state of a volume.
@@ -68,6 +71,16 @@ class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     volumes: tuple[ReplicaVolume, ...] = ()
     used_by_workload: str = ""
+
+
+class VolumeId(msgspec.Struct, frozen=True, order=True):
+    """The volume of one replica ordinal of a volume set."""
+
+    volumeset: Key
+    index: int
+
+    def __str__(self) -> str:
+        return f"volume {self.index} of {self.volumeset}"
 
 
 class VolumeSnapshot(msgspec.Struct, frozen=True):

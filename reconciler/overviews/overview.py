@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.model.target import Target
     from reconciler.records.store import Records
     from reconciler.settings import Settings
 
@@ -36,16 +38,30 @@ class ReadContext:
         """The records, opened by the first overview that needs them. Raises RecordsError."""
         return self._open_records()
 
+    def find_key(self, target: Target | None) -> Key | None:
+        """The resource that ``target`` names. Raises UsageError and NotFoundError."""
+        from reconciler.queries.targets import resolve_resource
+
+        if target is None or target.key is not None:
+            return target and target.key
+        return resolve_resource(self.settings, self.records, target)
+
+    def find_target(self, target: Target) -> Key | str:
+        """The resource, or ``source/NAME``, that ``target`` names. Raises UsageError and NotFoundError."""
+        from reconciler.queries.targets import resolve_target
+
+        return target.key or resolve_target(self.settings, self.records, target)
+
 
 class Parameter(NamedTuple):
     """A parameter of an overview: an argument of its command, or with a ``help`` an option, and a query parameter.
 
-    A ``kind`` is that of resources, a ``key`` names a resource, a ``target`` a resource or source. A ``number`` is
-    within ``bounds``, of which only the API has the upper one.
+    A ``kind`` is that of resources, a ``key`` names a resource, a ``target`` a resource or source, a ``revision`` can
+    also be a commit. A ``number`` is within ``bounds``, of which only the API has the upper one.
     """
 
     name: str
-    type: Literal["text", "kind", "key", "target", "number", "flag"] = "text"
+    type: Literal["text", "kind", "key", "target", "revision", "number", "flag"] = "text"
     help: str = ""
     metavar: str = ""
     default: Any = None
@@ -86,6 +102,8 @@ class Overview(NamedTuple):
     ``member``. ``forms`` are other forms of all of it, in parts. ``notes`` are lines for standard error, which the API
     has at ``notes_path``. With ``is_feed``, ``read`` returns a Feed, ``text`` and ``items`` show its entries, and JSON
     is one object a line. With ``is_measured``, it returns a Measurement, and they show what its last ``read`` returns.
+    ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that one can wait;
+    the API has them in the headers Exit-Code and Changing.
     """
 
     name: str
@@ -106,6 +124,8 @@ class Overview(NamedTuple):
     nothing: str = ""
     is_feed: bool = False
     is_measured: bool = False
+    exit_code: Callable[[Any], int] | None = None
+    is_changing: Callable[[Any], bool] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ from reconciler.overviews.overview import Feed, Measurement, ReadContext
 
 if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
-    from reconciler.model.key import Key, Kind
+    from reconciler.model.key import Kind
+    from reconciler.model.target import Target
     from reconciler.queries.resources import ResourceDetails
     from reconciler.records.tables.runs import Run
     from reconciler.status.conditions import ResourceFacts
     from reconciler.status.source_status import SourceDetails, SourceStatus
+    from reconciler.status.summary import StatusSummary
 
 
 class StatusOverview(NamedTuple):
@@ -43,22 +45,30 @@ def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, nam
     return StatusOverview(find_resources(context.settings, context.records, kind, gvc, name), context)
 
 
-def read_details(context: ReadContext, *, key: Key | str) -> ResourceDetails | SourceDetails:
+def read_summary(context: ReadContext, *, target: str) -> StatusSummary:
+    """The status of everything, or of a source, resource or commit. Raises NotFoundError and UsageError."""
+    from reconciler.queries.summary import summarize_status
+
+    return summarize_status(context.settings, context.records, target, context.now(), daemon_runs=context.daemon_runs())
+
+
+def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | SourceDetails:
     """All that is known about a resource, or about the source ``source/NAME``. Raises NotFoundError."""
     from reconciler.queries.existence import source_of
     from reconciler.queries.resources import describe_resource
     from reconciler.queries.sources import describe_source
 
-    if isinstance(key, str):
-        return describe_source(context.settings, context.records, source_of(key), daemon_runs=context.daemon_runs())
-    return describe_resource(context.settings, context.records, key)
+    named = context.find_target(key)
+    if isinstance(named, str):
+        return describe_source(context.settings, context.records, source_of(named), daemon_runs=context.daemon_runs())
+    return describe_resource(context.settings, context.records, named)
 
 
-def read_events(context: ReadContext, *, key: Key | str | None) -> Feed:
+def read_events(context: ReadContext, *, key: Target | None) -> Feed:
     """The events of a resource, of ``source/NAME``, or (None) of all. Raises NotFoundError."""
     from reconciler.queries.history import EventReader
 
-    return EventReader(context.settings, context.records, key)
+    return EventReader(context.settings, context.records, key and context.find_target(key))
 
 
 def read_runs(context: ReadContext, *, source: str, last: int) -> Sequence[Run]:
@@ -68,11 +78,12 @@ def read_runs(context: ReadContext, *, source: str, last: int) -> Sequence[Run]:
     return list_runs(context.settings, context.records, source, last)
 
 
-def read_snapshots(context: ReadContext, *, key: Key | None, deleted: bool) -> SnapshotOverview:
+def read_snapshots(context: ReadContext, *, key: Target | None, deleted: bool) -> SnapshotOverview:
     """The snapshots of ``key`` or of all, or the final ones of ``deleted`` volumes. Raises RefusedError."""
     from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
 
-    snapshots = list_final_snapshots(context.settings, key) if deleted else list_snapshots(context.records, key)
+    named = context.find_key(key)
+    snapshots = list_final_snapshots(context.settings, named) if deleted else list_snapshots(context.records, named)
     return SnapshotOverview(snapshots, context.now())
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
     from reconciler.status.source_status import SourceDetails
+    from reconciler.status.summary import StatusSummary
 
 
 def show_status(status: StatusOverview, colour: bool) -> str:
@@ -43,6 +44,41 @@ def list_troubles(status: StatusOverview) -> Iterator[str]:
 
     for source in status.sources():
         yield from map(strip_control, source_lines(source))
+
+
+def show_summary(summary: StatusSummary, colour: bool) -> str:
+    """A block for each source, and what is not ready."""
+    from reconciler.render.summary import summary_text
+
+    return summary_text(summary, colour)
+
+
+def write_summary_json(summary: StatusSummary) -> Iterator[str]:
+    """The summary as JSON."""
+    from reconciler.render.layout import as_json
+    from reconciler.render.summary import summary_document
+
+    yield f"{as_json(summary_document(summary)).decode()}\n"
+
+
+def write_summary_yaml(summary: StatusSummary) -> Iterator[str]:
+    """The summary as YAML."""
+    from reconciler.documents.writer import render_document
+    from reconciler.render.summary import summary_document
+
+    yield render_document(summary_document(summary))
+
+
+def choose_exit_code(summary: StatusSummary) -> int:
+    """0 where all is well, 1 where not, 3 where something waits or is in progress."""
+    return summary.exit_code
+
+
+def is_summary_changing(summary: StatusSummary) -> bool:
+    """Whether more happens without a person: only a daemon goes on."""
+    from reconciler.status.summary import Outlook
+
+    return summary.daemon_runs and summary.outlook is Outlook.PROGRESSING
 
 
 def show_details(details: ResourceDetails | SourceDetails, colour: bool) -> str:

@@ -33,6 +33,25 @@ GET = Overview(
     notes_path="source",
     nothing="nothing is recorded",
 )
+STATUS = Overview(
+    "status",
+    "-summary",
+    "Show whether all is live and well, and if not, why.",
+    """Show what each source follows, applied and refused, what is not well and why, and what waits for whom.
+
+    Of all sources, or of TARGET: a source, a resource, or a commit (the first characters of its id; HEAD and branches
+    are those of the repository here). Exits with 0 where all is well, 1 where not, 3 where something waits or is in
+    progress. --wait returns when nothing is in progress any longer.
+    """,
+    "reconciler status HEAD --wait",
+    "Read whether all is live and well, and if not, why.",
+    (Parameter("target", "revision", default=""),),
+    reading.read_summary,
+    showing.show_summary,
+    forms={"json": showing.write_summary_json, "yaml": showing.write_summary_yaml},
+    exit_code=showing.choose_exit_code,
+    is_changing=showing.is_summary_changing,
+)
 DESCRIBE = Overview(
     "describe",
     "-describe",
@@ -130,5 +149,5 @@ SNAPSHOTS = Overview(
     nothing="there are no snapshots",
 )
 
-OVERVIEWS = {overview.name: overview for overview in (GET, DESCRIBE, EVENTS, HISTORY, TOP, SNAPSHOTS)}
+OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, SNAPSHOTS)}
 """Command → overview."""

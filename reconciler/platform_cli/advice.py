@@ -24,7 +24,9 @@ HERE = {
     "top": "top",
 }
 """Command of `reconciler` → the one of `platform` that takes the same words."""
-ON_FILES = frozenset({"convert", "diff", "explain", "import", "rules", "secret", "validate"})
+ON_FILES = frozenset(
+    {"completion", "convert", "diff", "explain", "help", "import", "rules", "secret", "validate", "version"}
+)
 """Commands of `reconciler` that need no daemon: they work on the files of whoever calls them."""
 ON_THE_HOST = frozenset(
     {
@@ -33,6 +35,7 @@ ON_THE_HOST = frozenset(
         "backup",
         "command",
         "doctor",
+        "down",
         "edit",
         "eject",
         "orphan",
@@ -40,6 +43,8 @@ ON_THE_HOST = frozenset(
         "render",
         "restore",
         "run",
+        "status",
+        "up",
         "volume",
     }
 )

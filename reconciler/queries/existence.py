@@ -30,7 +30,8 @@ def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
 
 
 def find_source(settings: Settings, name: str) -> SourceSettings:
-    """The source called ``name``. Raises NotFoundError that lists the sources."""
+    """The source called ``name``, or ``source/NAME``. Raises NotFoundError that lists the sources."""
+    name = source_of(name) or name
     source_settings = next((source for source in settings.sources if source.name == name), None)
     if source_settings is None:
         there = ", ".join(source.name for source in settings.sources)

@@ -29,6 +29,7 @@ from reconciler.logql.label_filters import LabelMatcher
 from reconciler.logql.parser import parse_log_query
 from reconciler.logql.query import LogQuery
 from reconciler.model.key import Key, Kind
+from reconciler.model.target import parse_target
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
 from reconciler.settings import Settings
 
@@ -72,23 +73,25 @@ class Bounds(NamedTuple):
     lines: Callable[[LineFilter], LineFilter]
 
 
-def parse_query(text: str) -> LogQuery:
-    """The query in ``text``: streams in braces with filters, or a key, which stands for all its streams.
+def parse_query(text: str, gvc: str = "") -> LogQuery:
+    """The query in ``text``: streams in braces with filters, or a target, which stands for all its streams.
 
-    Raises QueryError, and ValueError if ``text`` is neither.
+    A workload without a GVC is that of ``gvc``, else every workload of the name. Raises QueryError, and ValueError if
+    ``text`` is neither.
     """
     if text.lstrip().startswith("{"):
         return parse_log_query(text)
+    hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
     try:
-        key = Key.parse(text)
+        target = parse_target(text, gvc)
     except ValueError:
-        key = None
-    if key is None or key.kind not in (Kind.WORKLOAD, Kind.GVC):
-        hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
+        raise ValueError(f"{text!r} names no streams; {hint}") from None
+    if target.kind == Kind.GVC:
+        return LogQuery((LabelMatcher("gvc", "=", target.name),))
+    if target.kind not in ("", Kind.WORKLOAD):
         raise ValueError(f"{text!r} names no streams; {hint}")
-    if key.kind is Kind.GVC:
-        return LogQuery((LabelMatcher("gvc", "=", key.name),))
-    return LogQuery((LabelMatcher("gvc", "=", key.gvc), LabelMatcher("workload", "=", key.name)))
+    within = [LabelMatcher("gvc", "=", target.gvc)] if target.gvc else []
+    return LogQuery((*within, LabelMatcher("workload", "=", target.name)))
 
 
 def explain_forbidden(query: LogQuery, workloads: frozenset[str] | None) -> str:

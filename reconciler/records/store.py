@@ -10,11 +10,13 @@ from pathlib import Path
 
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
+from reconciler.model.key import Key
+from reconciler.model.record import Health
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
 from reconciler.records.reserve import DiskReserve
-from reconciler.records.sql import Expiry
+from reconciler.records.sql import Expiry, prefix_range
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
 from reconciler.records.tables.commands import Commands
@@ -121,6 +123,22 @@ class Records:
         if key is None:
             raise RecordsError(f"the records ({self.path}) have lost their secret key; restore a backup")
         return key
+
+    def find_keys(self, name: str, kind: str = "", gvc: str = "") -> list[Key]:
+        """The resources called ``name``, in Git or recorded, of ``kind`` and in ``gvc`` ("": any), in key order."""
+        within = prefix_range(f"{kind}/" if kind else "")
+        ending = f"/{gvc}/{name}" if gvc else f"/{name}"
+        where = "WHERE key >= ?1 AND key < ?2 AND substr(key, ?3) = ?4"
+        sql = f"SELECT key FROM desired {where} UNION SELECT key FROM inventory {where} ORDER BY key"
+        return [Key.parse(key) for (key,) in self._database.all(sql, (*within, -len(ending), ending))]
+
+    def list_unready(self, source: str = "") -> list[str]:
+        """Keys of what is not healthy, or not applied as Git has it, of ``source`` or ("") of all, in key order."""
+        good = ", ".join(f"'{health}'" for health in Health if health.is_good)
+        sql = f"""SELECT key FROM inventory WHERE health NOT IN ({good}) AND ?1 IN ('', source)
+            UNION SELECT key FROM desired WHERE ?1 IN ('', source) AND NOT EXISTS
+            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest) ORDER BY key"""
+        return [key for (key,) in self._database.all(sql, (source,))]
 
     def transaction(self) -> AbstractContextManager[None]:
         """All writes within it take effect, or none; an inner transaction joins the outer."""

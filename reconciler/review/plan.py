@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.plugin import SupportsForesight, list_plugins
+from reconciler.engines.plugin import EnginePlugin, PlanTrial, SupportsForesight, SupportsTrial, list_plugins
+from reconciler.errors import RefusedError
+from reconciler.model.key import Key
+from reconciler.model.revision import Revision
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
@@ -50,17 +57,59 @@ def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bo
     return _with_foreseen(review, pipeline.settings, pipeline.records)
 
 
+class PlannedKey(NamedTuple):
+    """The plan of the revision in which a resource is."""
+
+    revision: Revision
+    steps: Sequence[Step]
+
+
+def find_planned_key(settings: Settings, records: Records, key: Key) -> PlannedKey | None:
+    """The plan that has ``key``, of the newest revision of a source; None if none of them has it.
+
+    Raises SourceError, and RefusedError if errors refuse a revision and no other has ``key``.
+    """
+    refused = ""
+    for source in settings.sources:
+        pipeline = SourcePipeline(settings, source, records, SystemClock())
+        pipeline.source.refresh()
+        planned = pipeline.plan_revision()
+        if planned.plan is None:
+            refused = refused or f"{planned.revision} has errors, so nothing of it is planned: reconciler plan"
+        elif any(step.key == key for step in planned.plan.steps):
+            return PlannedKey(planned.revision, planned.plan.steps)
+    if refused:
+        raise RefusedError(refused)
+    return None
+
+
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:
-    """``review`` with what the engine of a location will not enforce, and what it will stop."""
+    """``review`` with what the engine of a location will not enforce, will stop, will make anew, and will refuse."""
     used = {bound.engine for bound in settings.locations.values()}
-    plugins = [plugin for plugin in list_plugins() if plugin.name in used and isinstance(plugin, SupportsForesight)]
+    plugins = [plugin for plugin in list_plugins() if plugin.name in used]
     if review.plan is None or not plugins:
         return review
     steps = review.plan.steps
+    able = [plugin for plugin in plugins if isinstance(plugin, SupportsForesight)]
     limitations = [
         foresee_limitation
-        for plugin in plugins
+        for plugin in able
         for foresee_limitation in plugin.foresee_limitations(settings, records, steps)
     ]
-    stops = [foresee_stop for plugin in plugins for foresee_stop in plugin.foresee_stops(settings, records, steps)]
-    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops))
+    stops = [foresee_stop for plugin in able for foresee_stop in plugin.foresee_stops(settings, records, steps)]
+    trial = _try_steps(plugins, settings, records, steps)
+    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops), trial=trial)
+
+
+def _try_steps(
+    plugins: Sequence[EnginePlugin], settings: Settings, records: Records, steps: Sequence[Step]
+) -> PlanTrial | None:
+    """What all locations say of ``steps``; None if no engine asks them."""
+    trials = [plugin.try_steps(settings, records, steps) for plugin in plugins if isinstance(plugin, SupportsTrial)]
+    if not trials:
+        return None
+    return PlanTrial(
+        tuple(sorted(refusal for trial in trials for refusal in trial.refusals)),
+        tuple(sorted(replacement for trial in trials for replacement in trial.replacements)),
+        tuple(sorted(location for trial in trials for location in trial.unasked)),
+    )

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding
 from reconciler.settings.checks import settings_faults
-from reconciler.settings.types import Settings, is_local
+from reconciler.settings.types import SERVICE_STATE, Settings, is_local
 from reconciler.times import parse_duration
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
@@ -89,8 +89,16 @@ def _convert_settings(value: dict[str, Any], base: Path) -> Settings:
     from reconciler.documents.schema.loader import load_schema
 
     plain = _in_seconds(load_schema("settings"), value)
+    plain.setdefault("state", str(_default_state()))
     plain["sources"] = [_complete_source(source, base) for source in plain["sources"]]
     return msgspec.convert(plain, Settings, dec_hook=convert)
+
+
+def _default_state() -> Path:
+    """The state directory of settings that name none: that of the service, or where it is not installed, the user's."""
+    if os.geteuid() == 0 or SERVICE_STATE.exists():
+        return SERVICE_STATE
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "reconciler" / "service"
 
 
 def _complete_source(source: dict[str, Any], base: Path) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class VerifySettings(msgspec.Struct, frozen=True, rename="camel"):
     gpg_keyring: Path | None = None
 
 
+SERVICE_STATE = Path("/var/lib/reconciler")
+"""The state directory of the service."""
+
+
 class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How status is written back to Git; ``interval`` in seconds."""
 
@@ -313,7 +317,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
 
     org: str
     sources: tuple[SourceSettings, ...]
-    state: Path = Path("/var/lib/reconciler")
+    state: Path = SERVICE_STATE
     readers: str = ""
     scheme: str = "platform"
     endpoint_domain: str = "platform.local"

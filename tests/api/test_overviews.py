@@ -22,7 +22,16 @@ from reconciler.records.store import FILE, Records
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSandbox, ApiStream, api_sandbox
 
-OVERVIEWS = ("-status", "-describe?key=gvc/shop", "-events", "-runs", "-top", "-snapshot", "source/main/-plan")
+OVERVIEWS = (
+    "-summary",
+    "-status",
+    "-describe?key=gvc/shop",
+    "-events",
+    "-runs",
+    "-top",
+    "-snapshot",
+    "source/main/-plan",
+)
 OPERATION = "/org/{org}"
 TEXTS = ("text/plain", "text/markdown")
 PARTIAL = """kind: serviceaccount
@@ -59,7 +68,8 @@ def test_an_operation_has_the_parameters_of_its_command(name: str) -> None:
     row = table.OVERVIEWS[name]
     [operation] = [one for one in overviews.OPERATIONS if one.path == f"{OPERATION}/{row.path}"]
     of_display = {"settings_file", *Display._fields} - {"follow"}
-    assert {*operation.parameters} == {str(param.name) for param in make_command(row).params} - of_display
+    declared = {str(param.name) for param in make_command(row).params if param.expose_value}
+    assert {*operation.parameters} == declared - of_display
 
 
 @pytest.mark.parametrize("path", OVERVIEWS)
@@ -105,7 +115,8 @@ def test_other_forms_are_those_of_the_command(sandbox: ApiSandbox) -> None:
         ("-status?kind=workloda", 404, "there is no kind 'workloda'; did you mean workload?"),
         ("-status?gvc=none", 404, "there is no gvc 'none'"),
         ("-describe", 400, "key is the resource or source to describe"),
-        ("-describe?key=nonsense", 400, "nonsense"),
+        ("-describe?key=nonsense", 404, "nonsense"),
+        ("-describe?key=a/b/c/d", 400, "a/b/c/d"),
         ("-describe?key=gvc/none", 404, "there is no gvc/none"),
         ("-events?last=many", 400, "last is a number"),
         ("source/main/-plan?revision=none", 404, "revision 'none' is not in the repository"),

@@ -14,8 +14,9 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from tests.bench.measure import Failed
 from tests.bench.table import Row

@@ -12,7 +12,8 @@ import pytest
 
 import reconciler.cli.commands
 from reconciler import __version__
-from reconciler.cli import ORDER, read_commands
+from reconciler.cli import GROUPS, read_commands
+from reconciler.cli.foreign_words import FOREIGN_WORDS
 from reconciler.overviews.table import OVERVIEWS
 from tests.support.command_sandbox import CommandSandbox
 from tests.support.command_sandbox import here as run
@@ -36,20 +37,18 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", result.out)
-    most = 24 if words else 13 + len(read_commands())
+    most = 24 if words else 11 + 2 * len(GROUPS) + len(read_commands())
     assert len(lines) <= most, "a line for each command, and what fits a terminal"
     assert max(map(len, lines)) <= 80
     assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in WRITTEN
-        if name not in ("init", "rules", "explain", "diff", "convert", "import", "secret", "volume")
-    ],
-)
+WITHOUT_SETTINGS = {
+    *["completion", "convert", "diff", "down", "explain", "help", "import", "init", "rules", "secret", "up", "volume"]
+}
+
+
+@pytest.mark.parametrize("name", sorted({*WRITTEN} - WITHOUT_SETTINGS))
 def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name: str) -> None:
     assert "--settings FILE" in run(name, "--help", cwd=tmp_path).out
 
@@ -63,6 +62,7 @@ def test_only_a_name_in_the_list_is_a_command(word: str, tmp_path: Path) -> None
 
 def test_help_lists_every_command(tmp_path: Path) -> None:
     output = run("--help", cwd=tmp_path).out
+    assert run("help", cwd=tmp_path).out == output
     assert all(f"\n  {name} " in output for name in read_commands())
 
 
@@ -72,7 +72,7 @@ def test_every_module_of_a_command_begins_with_its_line_in_the_help() -> None:
     assert {
         name: line for name, line in first.items() if not re.fullmatch(rf'"""`reconciler {name}`: .+\."""', line)
     } == {}
-    assert {*first, *OVERVIEWS} == read_commands().keys() >= set(ORDER)
+    assert {*first, *OVERVIEWS} == read_commands().keys()
 
 
 def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert result.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
 
 
-@pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
+@pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "a/b/c/d"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
     result = run(*words, cwd=tmp_path)
     assert (result.code, result.out) == (2, "")
@@ -150,3 +150,44 @@ def test_errors_are_red_on_a_terminal_unless_it_wants_no_colour(tmp_path: Path) 
 
     assert "\x1b[31merror: " in on_a_terminal("-u NO_COLOR")
     assert "\x1b[" not in on_a_terminal("NO_COLOR=1")
+
+
+def test_help_of_a_command_has_two_spellings(tmp_path: Path) -> None:
+    assert run("help", "volume", "import", cwd=tmp_path) == run("volume", "import", "--help", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("word", FOREIGN_WORDS)
+def test_a_word_of_another_tool_leads_to_what_does_the_same(tmp_path: Path, word: str) -> None:
+    meant = FOREIGN_WORDS[word]
+    assert word not in read_commands()
+    named = re.findall(r"reconciler ([a-z]+)", meant) or [meant] * (" " not in meant)
+    assert set(named) <= read_commands().keys(), "what it names is a command"
+    result = run(word, "KEY", cwd=tmp_path)
+    assert result.code == 2
+    assert result.err.endswith(f"; here it is `reconciler {meant}`\n" if " " not in meant else f"; {meant}\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("gte", ""), ("desribe", "; did you mean describe?"), ("xyz", ""), ("valdate", "; did you mean validate?")],
+)
+def test_a_misspelled_command_is_named_with_the_nearest(tmp_path: Path, word: str, hint: str) -> None:
+    assert run(word, cwd=tmp_path).err.endswith(f"there is no command {word!r}{hint}\n")
+
+
+def test_settings_stand_before_or_after_the_command(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    after = run("get", "--settings", str(sandbox.settings), cwd=tmp_path, RECONCILER_SETTINGS="none")
+    assert after.code == 0
+    for words in (["--settings", str(sandbox.settings)], [f"--settings={sandbox.settings}"]):
+        assert run(*words, "get", cwd=tmp_path, RECONCILER_SETTINGS="none") == after
+    assert run("--settings", "none", "get", cwd=tmp_path).code == 2
+    assert run("--settings", cwd=tmp_path).code == 2
+
+
+def test_the_version_is_that_of_the_command_and_the_engines(tmp_path: Path) -> None:
+    versions = run("version", "-o", "json", cwd=tmp_path).json
+    assert (versions["client"], versions["daemon"]) == (__version__, None)
+    assert {"host", "kubernetes", "recorded"} <= {*versions["engines"]}
+    assert "daemon   not running" in run("version", cwd=tmp_path).out

@@ -93,7 +93,7 @@ def test_programs_get_objects(location: LogHarness, tmp_path: Path) -> None:
     [
         (['{gvc="shop"'], 'column 12: `,` and another label, or `}`, is missing here\n  {gvc="shop"\n             ^\n'),
         (["{gvc=~'x'}"], "column 7: a text in quotes"),
-        (["web"], "'web' names no streams; write workload/GVC/NAME, gvc/NAME, or streams in braces"),
+        (["web/x/y"], "'web/x/y' names no streams; write workload/GVC/NAME, gvc/NAME, or streams in braces"),
         (["secret/db"], "'secret/db' names no streams"),
         (["gvc/shop", "--since", "yesterday"], "write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d"),
         (["gvc/shop", "--limit", "-1"], "--limit"),

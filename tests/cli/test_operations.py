@@ -129,7 +129,7 @@ def test_a_suspension_ends_by_itself(sandbox: CommandSandbox) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("suspend", "nobody"), "there is no source 'nobody'"),
+        (("suspend", "nobody"), "there is no resource or source 'nobody'"),
         (("suspend", "workload/shop/nobody"), "there is no workload/shop/nobody"),
         (("resume", "main"), "main is neither suspended nor rolled back"),
         (("retry", WEB), "nothing of workload/shop/web has failed"),

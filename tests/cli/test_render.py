@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import closing
@@ -139,6 +140,55 @@ def test_a_cluster_that_is_down_hinders_nothing_and_no_new_token_is_written(
 def test_the_rights_are_printed_as_they_are_needed(sandbox: CommandSandbox) -> None:
     result = sandbox.run("render", "--access", "--namespace", "ops", "--account", "deployer")
     assert list(yaml.safe_load_all(result.out)) == render_access("ops", "deployer")
+
+
+def test_the_rights_are_printed_without_settings(tmp_path: Path) -> None:
+    plain = CommandSandbox(tmp_path)
+    plain.settings.unlink()
+    result = plain.run("render", "--access")
+    assert (result.code, result.err) == (0, "")
+    assert list(yaml.safe_load_all(result.out)) == render_access("reconciler", "reconciler")
+
+
+def make_new_sandbox(path: Path, server: FakeApiServer) -> CommandSandbox:
+    """A sandbox on the cluster, with a prefix of its own, where nothing is applied."""
+    cluster = f"  here: {{engine: kubernetes, cluster: {{kubeconfig: {server.kubeconfig}, namespacePrefix: new-}}}}"
+    settings = SETTINGS.replace("  here: {engine: recorded}", cluster) + "images: {registry: registry.example.com}\n"
+    return CommandSandbox(path, settings=settings)
+
+
+def test_a_workload_that_is_not_applied_yet_is_read_from_its_source(tmp_path: Path, server: FakeApiServer) -> None:
+    sandbox = make_new_sandbox(tmp_path, server)
+    server.clear_requests()
+    planned = {key: sandbox.run("render", key) for key in ("workload/shop/api", "workload/shop/db")}
+    assert {result.code for result in planned.values()} == {0}
+    assert all(f"{key} is not applied at here yet; this is main@sha1:" in planned[key].err for key in planned)
+    assert PASSWORD not in str(planned)
+    assert not [request for request in server.requests if request.verb in ("create", "patch", "delete")]
+    sandbox.applied()
+    for key, before in planned.items():
+        after = sandbox.run("render", key)
+        assert after.err == ""
+        assert strip_digests(after.out) == strip_digests(before.out)
+
+
+def strip_digests(text: str) -> Any:
+    """The objects in ``text`` but for Secrets, without what depends on the values of secrets and on the records."""
+    objects = [item for item in yaml.safe_load_all(text) if item["kind"] != "Secret"]
+    for item in objects:
+        item["metadata"]["annotations"].pop("reconciler.dev/source", None)
+    return yaml.safe_load(re.sub(r"-env-[0-9a-f]{24}|-file-[0-9a-f]{24}", "-DIGEST", yaml.safe_dump(objects)))
+
+
+def test_what_no_source_has_and_errors_are_named(tmp_path: Path, server: FakeApiServer) -> None:
+    sandbox = make_new_sandbox(tmp_path, server)
+    result = sandbox.run("render", "workload/shop/nobody")
+    assert (result.code, result.out) == (1, "")
+    assert "there is no workload/shop/nobody" in result.err
+    sandbox.commit({"shop/web.yaml": "kind: workload\nname: web\nspec: {type: odd}\n"})
+    result = sandbox.run("render", "workload/shop/web")
+    assert result.code == 1
+    assert "has errors, so nothing of it is planned: reconciler plan" in result.err
 
 
 def test_every_request_is_one_of_the_rights(sandbox: CommandSandbox, server: FakeApiServer) -> None:

@@ -221,6 +221,6 @@ def test_no_command_is_without_a_golden_case() -> None:
 
 
 def test_wrong_use_is_reported_in_one_manner(tmp_path: Path) -> None:
-    lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"], ["get", "worklod"], ["plan", "x"])
+    lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "a/b/c/d"], ["get", "worklod"], ["plan", "x"])
     results = ((words, here(*words, cwd=tmp_path)) for words in lines)
     golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in results))

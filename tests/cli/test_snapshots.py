@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.volumes import VolumeId
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import FILE, Records
 from reconciler.times import format_iso_time

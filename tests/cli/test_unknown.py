@@ -60,10 +60,10 @@ def test_an_unknown_name_is_an_error(sandbox: CommandSandbox, words: tuple[str, 
     assert sandbox.run(*words) == (1, "", f"error: {why}\n")
 
 
-def test_a_source_among_keys_is_named_with_those_that_there_are(sandbox: CommandSandbox) -> None:
+def test_a_source_among_resources_is_named_with_the_nearest(sandbox: CommandSandbox) -> None:
     for command in ("suspend", "resume"):
         result = sandbox.run(command, "mian")
-        assert (result.code, result.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
+        assert (result.code, result.err) == (1, "error: there is no resource or source 'mian'; did you mean main?\n")
 
 
 def test_a_deleted_resource_has_its_history(sandbox: CommandSandbox) -> None:

@@ -203,6 +203,10 @@ class FakeApiServer:
         """Remove a custom resource and its objects: its paths are not found any more."""
         self.state.remove_resource(group, plural)
 
+    def measure(self, claim: str, used: int) -> None:
+        """Let kubelets report the bytes in use of a claim, ``NAMESPACE/NAME``; before that they report nothing."""
+        self.state.used_bytes[claim] = used
+
     def fail(self, match: str, status: int, times: int = 1, retry_after: int = 0, message: str = "") -> None:
         """Let the next requests that ``match`` fail; -1 times is always. See `Fault`."""
         self.state.faults.add(Fault(match, status, retry_after, message), times)

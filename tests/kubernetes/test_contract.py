@@ -1,4 +1,4 @@
-"""The promises of engines, on a real cluster."""
+"""The promises of engines, on a real cluster, by an account with the rights of the manifest."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.engines.contract import PROMISES, EngineHarness, EnginePair, Factory,
 from tests.engines.test_contract import no_secret
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.rights import give_rights
 from tests.support.plans import ExecutorHarness
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +27,7 @@ def factory(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) 
     """Makes engines in a namespace of the test."""
     assert kubelet
     prefix = f"{request.node.callspec.params['promise'].__name__.replace('_', '-')[:24]}-"
-    bound = ClusterSettings(kubeconfig=cluster.kubeconfig, namespace_prefix=prefix)
+    bound = ClusterSettings(kubeconfig=give_rights(cluster), namespace_prefix=prefix)
 
     def make(harness: ExecutorHarness, path: Path) -> EnginePair:
         settings = Settings("acme", (), path, locations={"here": LocationSettings("kubernetes", cluster=bound)})

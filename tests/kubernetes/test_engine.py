@@ -1,4 +1,7 @@
-"""The engine on a real cluster: what others change is mended, what others made stays, and nothing is lost."""
+"""The engine on a real cluster: what others change is mended, what others made stays, and nothing is lost.
+
+Its account has the rights of the manifest alone.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from tests.engines.kubernetes.rendering.test_cases import setup_of
 from tests.engines.kubernetes.test_engine_cases import APPLIED, INSTANCE, list_batches
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.rights import give_rights
 from tests.support.kubernetes import BUILT_IN
 from tests.support.plans import plan
 
@@ -39,7 +43,7 @@ class RealHarness(EngineHarness):
     """The engine on ``cluster``, in namespaces of one test."""
 
     def __init__(self, path: Path, cluster: Cluster, prefix: str, **options: Any) -> None:
-        super().__init__(path, cluster.kubeconfig, namespace_prefix=prefix, **options)
+        super().__init__(path, give_rights(cluster), namespace_prefix=prefix, **options)
         self.cluster = cluster
         self.space = f"{prefix}shop"
 
@@ -302,7 +306,7 @@ def test_a_case_has_no_drift(folder: Path, cluster: Cluster) -> None:
 async def assert_no_drift(folder: Path, cluster: Cluster) -> None:
     namespace, clock = f"drift-{APPLIED.index(folder)}", SystemClock()
     api, owner = (
-        KubeApi(ClusterSettings(kubeconfig=cluster.kubeconfig), clock),
+        KubeApi(ClusterSettings(kubeconfig=give_rights(cluster)), clock),
         Owner(INSTANCE, setup_of(folder).location),
     )
     batches = [(key, [move(item, namespace) for item in objects]) for key, objects in list_batches(folder)]

@@ -20,6 +20,7 @@ from reconciler.terminal.session import ExecSession, TerminalSize
 from tests.engines.kubernetes.reading_kit import ORG, make_settings, namespace_of, own, pod_of, select, texts_of
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.rights import give_rights
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +34,7 @@ class Pods:
         self.cluster = cluster
         self.namespace = namespace
         self.key = Key(Kind.WORKLOAD, namespace, "web")
-        self.settings = make_settings(path, cluster.kubeconfig)
+        self.settings = make_settings(path, give_rights(cluster))
         self.reader = KubernetesReader(self.settings, "here")
         cluster.apply(namespace_of(namespace))
 

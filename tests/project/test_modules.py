@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",
     "reconciler/engines/host/reading/trial.py": "for `make run` alone; an idle API has imported its importer",
     "reconciler/engines/host/runtimes/process/launcher.py": "a program of its own, run by its path",
+    "reconciler/engines/kubernetes/reading/final_snapshots.py": "an idle API has imported its importer",
     "reconciler/engines/kubernetes/reading/replicas.py": "an idle API has imported its importer",
     "reconciler/engines/kubernetes/reading/senders.py": "an idle API has imported its importer",
 }
@@ -68,6 +69,7 @@ def small() -> dict[str, str]:
 
 
 HOST_IN_OTHER_WORDS = {
+    "reconciler/cli/local_settings.py": "a setting",
     "reconciler/convert/kamal/convert.py": "a field",
     "reconciler/convert/kubernetes/ingress.py": "a field",
     "reconciler/convert/quadlet/convert.py": "a network",

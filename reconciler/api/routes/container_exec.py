@@ -141,7 +141,7 @@ class _Conversation(Response):
         try:
             while True:
                 await asyncio.sleep(CHECK_SECONDS)
-                self._call.act_as(self._call.api.authenticator.caller(self._call.request))
+                self._call.act_as(await self._call.api.authenticator.caller(self._call.request))
                 self._call.require(_PERMISSION, self._key)
         except Problem as problem:
             await send({"type": "websocket.close", "code": _REVOKED, "reason": str(problem)[:100]})

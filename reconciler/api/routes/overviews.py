@@ -21,11 +21,12 @@ from reconciler.api.problems import JSON, Problem
 from reconciler.api.reading import Reader
 from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, OVERVIEW, TEXT, YAML, Operation
-from reconciler.model.key import KINDS, Key, Kind
+from reconciler.model.key import KINDS, Kind
+from reconciler.model.target import Target, find_kind, parse_target
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
 from reconciler.overviews.table import OVERVIEWS
 from reconciler.printable import escape_text, printable_lines
-from reconciler.queries.existence import did_you_mean, source_of
+from reconciler.queries.existence import did_you_mean
 
 _POLL_SECONDS = 0.5
 _MEASURE_SECONDS = 0.5
@@ -47,6 +48,8 @@ async def read_overview(call: Call, overview: Overview) -> Response:
         return _build_response(call, overview, await _measure_usage(call, overview, parameters), media)
     if overview.is_feed:
         return await _read_feed(call, overview, parameters, media)
+    if overview.exit_code is not None:
+        return await run_in_thread(call, lambda: _respond_whole(call, overview, parameters, media))
     if overview.forms:
         return await _stream_overview(call, overview, parameters, media)
 
@@ -65,6 +68,20 @@ def _build_response(call: Call, overview: Overview, value: Any, media: str) -> R
         return _text_response(overview.text(value, False))
     items = list(overview.items(value))
     return call.respond({"kind": "list", "itemKind": overview.item_kind, "items": items})
+
+
+def _respond_whole(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
+    """An overview that its command ends with an exit code for, with that in a header."""
+    value = _read_overview_value(call, overview, parameters)
+    assert overview.exit_code is not None
+    shown = (
+        format_terminal_text(overview.text(value, False))
+        if media == TEXT
+        else "".join(overview.forms[_FORMS[media]](value))
+    )
+    changing = overview.is_changing is not None and overview.is_changing(value)
+    headers = {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
+    return Response(shown, media_type=media, headers=headers)
 
 
 def _list_media_types(overview: Overview) -> tuple[str, ...]:
@@ -97,22 +114,26 @@ def _parse_parameter(call: Call, parameter: Parameter, overview: Overview) -> An
 
 
 def _parse_kind(text: str) -> Kind | None:
-    if text and text not in KINDS:
+    kind = KINDS.get(find_kind(text))
+    if text and kind is None:
         raise Problem(404, f"there is no kind {text[:60]!r}{did_you_mean(text, KINDS)}")
-    return KINDS[text] if text else None
+    return kind
 
 
-def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Key | str | None:
-    """A key, ``source/NAME`` where the parameter takes that, or None for all."""
+def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Target | None:
+    """What the parameter names: a resource, or a source where it takes that; None for all."""
     text = call.query(parameter.name)
     if parameter.required and not text:
         raise Problem(400, f"{parameter.name} is the resource or source to {overview.name}")
-    if source_of(text) and parameter.type == "key":
-        raise Problem(400, f"a source has no {overview.name}")
+    if not text:
+        return None
     try:
-        return text if source_of(text) else Key.parse(text) if text else None
+        target = parse_target(text)
     except ValueError as error:
         raise Problem(400, str(error)) from None
+    if target.source and parameter.type == "key":
+        raise Problem(400, f"a source has no {overview.name}")
+    return target
 
 
 async def _stream_overview(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
 
 CHANGES, ERRORS = "Plan-Changes", "Plan-Errors"
-"""Headers of a plan: the number of its steps, and of the errors in the revision."""
+"""Headers of a plan: the number of its steps, and of the errors in the revision and the refusals of locations."""
 
 
 async def read_plan(call: Call) -> Response:
@@ -70,10 +70,9 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
 
     changes = len(review.plan.steps) if review.plan is not None else 0
-    headers = {
-        CHANGES: str(changes),
-        ERRORS: str(sum(finding.severity is Severity.ERROR for finding in review.findings)),
-    }
+    errors = sum(finding.severity is Severity.ERROR for finding in review.findings)
+    refused = len(review.trial.refusals) if review.trial is not None else 0
+    headers = {CHANGES: str(changes), ERRORS: str(errors + refused)}
     match call.choose_media_type(JSON, TEXT, MARKDOWN):
         case media if media == TEXT:
             return Response(format_terminal_text(plan_text(review)), headers=headers, media_type=TEXT)

@@ -77,7 +77,7 @@ class PartStream(Response):
         with contextlib.suppress(Problem):
             while True:
                 await asyncio.sleep(CHECK_SECONDS)
-                self._call.act_as(self._call.api.authenticator.caller(self._call.request))
+                self._call.act_as(await self._call.api.authenticator.caller(self._call.request))
                 self._check(self._call)
 
 

@@ -90,7 +90,7 @@ class _EventStream(Response):
             content = watcher.take()
             if now() >= check:
                 check, checks = now() + CHECK, checks + 1
-                self._check_credential()
+                await self._check_credential()
                 content += self._bookmark() if checks % BOOKMARK_CHECKS == 0 else b""
             if content:
                 yield content
@@ -103,10 +103,10 @@ class _EventStream(Response):
         position = max(self._call.api.changes.position, self._watcher.after)
         return encode_event(position, "bookmark", {"version": str(position)})
 
-    def _check_credential(self) -> None:
+    async def _check_credential(self) -> None:
         """End the watch of a caller whose key was revoked, or whose session is over."""
         try:
-            self._call.api.authenticator.caller(self._call.request)
+            await self._call.api.authenticator.caller(self._call.request)
         except Problem as problem:
             self._watcher.end(problem)
 

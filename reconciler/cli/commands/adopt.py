@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import parse_key, settings_option
+from reconciler.cli.options import settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
 
 
-@click.command(epilog="Example: reconciler adopt volumeset/shop/data")
-@click.argument("key", required=False, callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler adopt volumeset/shop/data")
+@key_argument(required=False)
 @click.option(
     "--all-of", "gone", default="", metavar="NAME", help="All resources of this removed source, instead of KEY."
 )

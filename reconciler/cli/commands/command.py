@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.operator import confirm_loss
-from reconciler.cli.options import Duration, get_operator_name, load_settings_as_owner, parse_key, settings_option
+from reconciler.cli.options import Duration, get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ POLL_SECONDS = 0.05
 
 
 @click.command(
-    epilog="Example: reconciler command volumeset/shop/data createVolumeSnapshot volumeIndex=0 snapshotName=nightly"
+    cls=TargetCommand,
+    epilog="Example: reconciler command volumeset/shop/data createVolumeSnapshot volumeIndex=0 snapshotName=nightly",
 )
-@click.argument("key", callback=parse_key)
+@key_argument()
 @click.argument("name", metavar="[TYPE]", required=False, default="")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
 @click.option("--spec", metavar="FILE", default="", help="The fields as YAML; - reads standard input.")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, parse_key, read_records, settings_option
+from reconciler.cli.options import load_settings_as_owner, read_records, settings_option
 from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
-@click.command(epilog="Example: reconciler drift workload/shop/api")
-@click.argument("key", required=False, callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler drift workload/shop/api")
+@key_argument(required=False)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, key: Key | None, output: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.manifest_changes import ChangeParameters, ManifestChange, change_options, open_change
-from reconciler.cli.options import parse_key
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import ReconcilerError, RefusedError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ NOTE = "# reconciler: "
 """How the lines begin that are above a manifest in the editor, and are removed."""
 
 
-@click.command(epilog="Example: EDITOR=nano reconciler edit workload/shop/api")
-@click.argument("key", callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: EDITOR=nano reconciler edit workload/shop/api")
+@key_argument()
 @change_options
 def command(key: Key, **parameters: Any) -> int:
     """Open the manifest of KEY, as it is in Git, in an editor, and commit what it becomes.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, parse_key, records_or_none, settings_option
+from reconciler.cli.options import load_settings_as_owner, records_or_none, settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import EngineError, RefusedError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
-@click.command(epilog="Example: reconciler exec workload/shop/api -- ls -l /")
-@click.argument("key", callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler exec workload/shop/api -- ls -l /")
+@key_argument()
 @click.argument("argv", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--replica", metavar="NAME", default="", help="The replica; else the first one that is ready.")
 @click.option("--container", metavar="NAME", default="", help="The container; else the first one.")

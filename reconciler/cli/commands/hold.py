@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import Duration, load_settings_as_owner, parse_key, read_records, settings_option
+from reconciler.cli.options import Duration, load_settings_as_owner, read_records, settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -22,8 +23,10 @@ PATIENCE = 15.0
 POLL_SECONDS = 0.05
 
 
-@click.command(epilog="Example: reconciler hold workload/shop/api --for 60s --reason 'database migration'")
-@click.argument("key", callback=parse_key)
+@click.command(
+    cls=TargetCommand, epilog="Example: reconciler hold workload/shop/api --for 60s --reason 'database migration'"
+)
+@key_argument()
 @click.option("--for", "seconds", type=Duration(), metavar="TIME", help="How long, at most 1h: 60s, 5m.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @click.option("--release", is_flag=True, help="End the hold now.")

@@ -10,24 +10,46 @@ import click
 
 from reconciler.errors import RefusedError, UsageError
 
+TEMPLATES = {"system": "repo", "web": "web"}
+"""Example → its directory below ``examples``."""
+_LOCATIONS = {
+    "system": "    aws-us-west-2: {engine: host}\n    gcp-us-east1: {engine: host}",
+    "web": "    local: {engine: host}",
+}
+
 
 @click.command(epilog="Example: reconciler init manifests")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-def command(directory: Path) -> None:
+@click.option("--template", type=click.Choice(TEMPLATES), default="system", help="Which example; system.")
+def command(directory: Path, template: str) -> None:
     """Make DIR a Git repository of example manifests.
 
-    The example is a small system: two GVCs with workloads, a volume set, and the resources they need.
-    DIR must be empty or not exist yet.
+    `system` is a small one: two GVCs with workloads, a volume set, and the resources they need. `web` is one page. DIR
+    must be empty or not exist yet.
+    """
+    create_example(directory, template)
+    click.echo(_NEXT.format(directory=directory, url=directory.resolve(), locations=_LOCATIONS[template]))
+
+
+def create_example(directory: Path, template: str) -> None:
+    """Make ``directory``, which is empty or new, a repository of the example ``template``, with one commit.
+
+    Raises RefusedError and UsageError.
     """
     from reconciler.documents.schema.loader import find_shipped_path
 
     try:
         if directory.exists() and any(directory.iterdir()):
             raise RefusedError(f"{directory} is not empty; name an empty or a new directory")
-        shutil.copytree(find_shipped_path("examples/repo"), directory, dirs_exist_ok=True)
+        shutil.copytree(find_shipped_path(f"examples/{TEMPLATES[template]}"), directory, dirs_exist_ok=True)
         _bring_schemas(find_shipped_path("schemas"), directory)
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror or error}") from error
+    commit_all(directory, "Begin with the example system")
+
+
+def commit_all(directory: Path, message: str) -> None:
+    """Make ``directory`` a repository with one commit of all its files. Raises RefusedError and UsageError."""
     _run_git(directory, "init", "--quiet", "--initial-branch=main")
     _run_git(directory, "add", "--all")
     _run_git(
@@ -36,9 +58,8 @@ def command(directory: Path) -> None:
         "commit",
         "--quiet",
         "--no-verify",
-        "--message=Begin with the example system",
+        f"--message={message}",
     )
-    click.echo(_NEXT.format(directory=directory, url=directory.resolve()))
 
 
 def _bring_schemas(schemas: Path, directory: Path) -> None:
@@ -72,11 +93,11 @@ _NEXT = """\
 
 Next:
   reconciler validate {directory}        check it
+  reconciler up {directory}              run it on this machine, until Ctrl-C
 
-then name it in the settings and start the daemon with `reconciler run`:
+or name it in the settings of a daemon, and start that with `reconciler run`:
   org: acme
   sources:
     - {{name: main, url: {url}, branch: main}}
   locations:                             # host: runs on this machine; recorded: runs nothing
-    aws-us-west-2: {{engine: host}}
-    gcp-us-east1: {{engine: host}}"""
+{locations}"""

@@ -13,6 +13,7 @@ import click
 
 from reconciler.cli.options import load_settings_as_owner, make_access_error, records_or_none, settings_option
 from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.target_arguments import TargetCommand, read_gvc, target_argument
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
 from reconciler.times import parse_past
@@ -33,9 +34,11 @@ def _parse_query_option(ctx: click.Context, param: click.Parameter, value: str) 
     from reconciler.logql.tokens import QueryError
     from reconciler.queries.logs import parse_query
 
-    ctx.meta["query_text"] = value  # the API of the daemon takes it as written
+    gvc = read_gvc(ctx)
+    # The API of the daemon takes it as written.
+    ctx.meta["query_text"] = f"{gvc}/{value}" if gvc and "/" not in value and not value.startswith("{") else value
     try:
-        return parse_query(value)
+        return parse_query(value, gvc)
     except QueryError as error:
         raise click.BadParameter(f"{error}{_mark_column(value, error.column)}", ctx, param) from None
     except ValueError as error:
@@ -60,8 +63,8 @@ def _parse_time_option(ctx: click.Context, param: click.Parameter, value: str | 
         raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
 
 
-@click.command(epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
-@click.argument("query", callback=_parse_query_option)
+@click.command(cls=TargetCommand, epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
+@target_argument("query", _parse_query_option)
 @click.option("-f", "--follow", is_flag=True, help="Also show new lines as they come.")
 @click.option(
     "--since",

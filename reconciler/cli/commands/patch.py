@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.manifest_changes import ChangeParameters, change_manifest, change_options
-from reconciler.cli.options import parse_key
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -29,8 +29,10 @@ def _parse_patch(ctx: click.Context, param: click.Parameter, value: str | None) 
     return patch
 
 
-@click.command(epilog="Example: reconciler patch workload/shop/api spec.containers.main.image=//image/api:2")
-@click.argument("key", callback=parse_key)
+@click.command(
+    cls=TargetCommand, epilog="Example: reconciler patch workload/shop/api spec.containers.main.image=//image/api:2"
+)
+@key_argument()
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
 @click.option("--patch", metavar="JSON", callback=_parse_patch, help="A JSON merge patch; - reads standard input.")
 @change_options

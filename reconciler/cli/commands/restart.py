@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import parse_key, settings_option
+from reconciler.cli.options import settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
 
 
-@click.command(epilog="Example: reconciler restart workload/shop/api")
-@click.argument("key", callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler restart workload/shop/api")
+@key_argument()
 @settings_option
 def command(settings_file: Path, key: Key) -> None:
     """Replace the replicas of the workload KEY on this host by new ones of the same version.

@@ -8,10 +8,11 @@ import click
 
 from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
+from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 
 
-@click.command(epilog="Example: reconciler resume workload/shop/api")
-@click.argument("target", metavar="SOURCE|KEY")
+@click.command(cls=TargetCommand, epilog="Example: reconciler resume workload/shop/api")
+@target_argument("target", resolve_name, metavar="SOURCE|KEY")
 @settings_option
 def command(settings_file: Path, target: str) -> None:
     """Resume a suspended source or resource; a source that was rolled back follows its branch again."""

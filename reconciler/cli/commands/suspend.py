@@ -8,10 +8,11 @@ import click
 
 from reconciler.cli.operator import parse_until, run_operation
 from reconciler.cli.options import settings_option
+from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 
 
-@click.command(epilog="Example: reconciler suspend workload/shop/api --reason debugging --until 2h")
-@click.argument("target", metavar="SOURCE|KEY")
+@click.command(cls=TargetCommand, epilog="Example: reconciler suspend workload/shop/api --reason debugging --until 2h")
+@target_argument("target", resolve_name, metavar="SOURCE|KEY")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @click.option(
     "--until", callback=parse_until, metavar="WHEN", help="A time such as 2026-01-31T12:00Z, or how long: 2h."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.manifest_changes import ChangeParameters, change_manifest, change_options
-from reconciler.cli.options import parse_key
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -26,8 +26,8 @@ def _parse_tags(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
     return tags
 
 
-@click.command(epilog="Example: reconciler tag workload/shop/api team=web draft-")
-@click.argument("key", callback=parse_key)
+@click.command(cls=TargetCommand, epilog="Example: reconciler tag workload/shop/api team=web draft-")
+@key_argument()
 @click.argument("tags", metavar="TAG=VALUE|TAG-...", nargs=-1, required=True, callback=_parse_tags)
 @change_options
 def command(key: Key, tags: dict[str, str | None], **parameters: Any) -> int:

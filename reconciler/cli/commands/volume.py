@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import confirm_loss
-from reconciler.cli.options import get_operator_name, load_settings_as_owner, parse_key, read_records, settings_option
+from reconciler.cli.options import get_operator_name, load_settings_as_owner, read_records, settings_option
+from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ def command() -> None:
 
 
 @command.command(
+    cls=TargetCommand,
     short_help="Delete what was retained of a deleted volume.",
     epilog="Example: reconciler volume delete-final-snapshot volumeset/shop/old 0-20260131T120000Z",
 )
-@click.argument("key", callback=parse_key)
+@key_argument()
 @click.argument("name")
 @click.option("--location", metavar="NAME", default="", help="Where, if several have one of this name.")
 @click.option("--yes", is_flag=True, help="Do not ask before the data is deleted.")
@@ -52,10 +54,11 @@ def delete_final_snapshot(settings_file: Path, key: Key, name: str, location: st
 
 @command.command(
     "import",
+    cls=TargetCommand,
     short_help="Bring an exported snapshot back to this host.",
     epilog="Example: reconciler volume import volumeset/shop/data nightly --volume 0",
 )
-@click.argument("key", callback=parse_key)
+@key_argument()
 @click.argument("name")
 @click.option("--volume", "index", metavar="INDEX", type=click.IntRange(min=0), default=0, help="Of which volume; 0.")
 @click.option("--location", metavar="NAME", default="", help="Where, if several have the engine host.")
@@ -78,12 +81,13 @@ def import_(settings_file: Path, key: Key, name: str, index: int, location: str)
 
 
 @command.command(
+    cls=TargetCommand,
     short_help="Make a snapshot one of another volume set.",
     epilog="Example: reconciler volume clone volumeset/shop/data nightly volumeset/preview/data",
 )
-@click.argument("key", callback=parse_key)
+@key_argument()
 @click.argument("name")
-@click.argument("target", callback=parse_key)
+@key_argument("target")
 @click.option("--volume", "index", metavar="INDEX", type=click.IntRange(min=0), default=0, help="Of which volume; 0.")
 @click.option("--location", metavar="NAME", default="", help="Where, if several have the engine host.")
 @settings_option

@@ -72,6 +72,10 @@ class HostPlugin:
 
         return check_certificates(settings, records, reveal, clock)
 
+    def suggest_location(self) -> dict[str, str]:
+        """A location whose runtime this machine decides."""
+        return {"engine": self.name, "runtime": "auto"}
+
     def runs_host_programs(self, bound: LocationSettings) -> bool:
         """Whether the runtime of the location uses no images. With `auto`, the machine of the daemon decides."""
         from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin

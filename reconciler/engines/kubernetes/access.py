@@ -10,11 +10,15 @@ import msgspec
 from reconciler.engines.kubernetes.client.objects import (
     ADDITIONAL,
     ALWAYS_SERVED,
+    CONFIG_MAP,
     EVENT,
+    JOB,
     NAMESPACE,
+    PERSISTENT_VOLUME,
     POD,
     POD_METRICS,
     STORAGE_CLASS,
+    VOLUME_SNAPSHOT,
     KubeObject,
     ObjectKind,
 )
@@ -22,6 +26,8 @@ from reconciler.engines.kubernetes.rendering.names import TOOL
 
 _FOLLOW = ("get", "list", "watch")
 _WRITE = (*_FOLLOW, "create", "patch", "delete")
+_NEVER = {CONFIG_MAP: "delete", JOB: "patch", VOLUME_SNAPSHOT: "patch"}
+"""What is not done with a kind: the ConfigMap of a GVC stays with its Namespace, and the others never change."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -41,16 +47,21 @@ def list_rights() -> tuple[Right, ...]:
     written = [kind for kind in ALWAYS_SERVED if kind not in (NAMESPACE, POD)]
     return (
         Right("", NAMESPACE.plural, (*_FOLLOW, "create", "patch")),
-        Right("", POD.plural, (*_FOLLOW, "delete")),
+        Right("", POD.plural, ("list", "watch", "delete")),
         Right("", f"{POD.plural}/log", ("get",), optional=True),
         # A session begins with a GET where the server has the newer protocol, and with a POST before that.
         Right("", f"{POD.plural}/exec", ("create", "get"), optional=True),
         Right("", EVENT.plural, ("list",), optional=True),
+        Right("", PERSISTENT_VOLUME.plural, ("get", "patch"), optional=True),
         Right(STORAGE_CLASS.group, STORAGE_CLASS.plural, ("get",), optional=True),
         Right(POD_METRICS.group, POD_METRICS.plural, ("list",), optional=True),
-        *(Right(kind.group, kind.plural, _WRITE) for kind in written),
-        *(Right(kind.group, kind.plural, _WRITE, optional=True) for kind in ADDITIONAL),
+        *(Right(kind.group, kind.plural, _list_verbs(kind)) for kind in written),
+        *(Right(kind.group, kind.plural, _list_verbs(kind), optional=True) for kind in ADDITIONAL),
     )
+
+
+def _list_verbs(kind: ObjectKind) -> tuple[str, ...]:
+    return tuple(verb for verb in _WRITE if verb != _NEVER.get(kind))
 
 
 def render_access(namespace: str, account: str) -> list[KubeObject]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +12,6 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
-    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -23,27 +20,26 @@ from reconciler.engines.kubernetes.client.objects import (
     NAMESPACE,
     POD,
     SECRET,
-    SERVICE,
     STATEFUL_SET,
     KubeObject,
     ObjectId,
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
-from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner, explain_foreign, migrate_managers
+from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.ownership import MADE_BY_CLUSTER, Owner
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
     FIELDS,
     OBJECTS,
     RENDERED,
-    SHORT_LENGTH,
+    SALT_SECRET,
     SOURCE,
     VERSION,
-    format_label,
 )
+from reconciler.engines.kubernetes.trials import ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 
 RUNS = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, KNATIVE_SERVICE)
@@ -58,15 +54,10 @@ _LATE = frozenset(
 
 HANDOVER = "reconciler-handover"
 """The manager of a number of replicas on its way to an autoscaler."""
-_REPLICAS = ".spec.replicas"
-_INVALID = 422
-_MADE_ANEW = (STATEFUL_SET, SERVICE)
-"""Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
+_CONFLICT, _INVALID = 409, 422
 _NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-
-_CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -81,7 +72,7 @@ class ObjectApplier:
         self._api = api
         self._mirror = mirror
         self._owner = owner
-        self._forced = forced
+        self._trials = ObjectTrials(api, mirror, owner, forced)
 
     async def apply(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> bool:
         """Apply ``objects``, which are all of the resource ``key``; whether anything was changed.
@@ -98,10 +89,36 @@ class ObjectApplier:
                 await self._apply_batch(key, batch, adopt=adopt)
         return bool(due)
 
+    async def try_objects(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> list[ObjectVerdict]:
+        """What the server says of ``objects``, which are all of ``key``; nothing is changed.
+
+        Secrets are left out: they always fit, and a plan has no values for them. Raises EngineError if it does not
+        answer.
+        """
+        marked = [_mark_rendered(item) for item in with_inventory(objects)]
+        due = [item for item in marked if id_of(item).kind is not SECRET and not self._is_current(item)]
+        return await asyncio.gather(*(self._trials.judge_object(key, item, adopt=adopt) for item in due))
+
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
-        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
+        if len(due) == 1 and await self._apply_untried(key, due[0]):
+            return
+        tried = await asyncio.gather(*(self._trials.try_object(key, item, adopt=adopt) for item in due))
         for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
             await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+
+    async def _apply_untried(self, key: Key, item: KubeObject) -> bool:
+        """Apply the only object to change without a dry run, which would cost as much; whether that was possible."""
+        trial = self._trials.guess(key, item)
+        if trial is None or self._find_replicas(item, trial.target) is not None:
+            return False
+        try:
+            await self._apply(key, trial)
+        except ClusterError as error:
+            # A dry run shows whether the daemon may take fields over, or replace the object.
+            if error.code not in (_CONFLICT, _INVALID):
+                raise
+            return False
+        return True
 
     async def prune(self, key: Key, objects: Sequence[KubeObject]) -> bool:
         """Delete what belongs to ``key`` and is not among ``objects``; whether there was anything.
@@ -114,17 +131,21 @@ class ObjectApplier:
         await asyncio.gather(*(self._delete(item) for item in gone))
         return bool(gone)
 
-    async def sweep(self, key: Key) -> bool:
-        """Delete Secrets of earlier versions of ``key`` that no pod has any more; whether some are left."""
-        listed = {
-            name for item in self._mirror.of_key(key) for name in item.annotations.get(OBJECTS, "").split(",") if name
-        }
+    async def sweep(self, key: Key, *, is_gone: bool = False) -> bool:
+        """Delete Secrets of earlier versions of ``key`` that nothing uses any more; whether some are left.
+
+        With ``is_gone``, none of its Secrets is of the present version.
+        """
+        items = self._mirror.of_key(key)
+        listed = {name for item in items for name in item.annotations.get(OBJECTS, "").split(",") if name}
         former = [
             item
-            for item in self._mirror.of_key(key)
-            if item.id.kind is SECRET and f"{SECRET.kind}/{item.id.name}" not in listed
+            for item in items
+            if item.id.kind is SECRET
+            and item.id.name != SALT_SECRET
+            and (is_gone or f"{SECRET.kind}/{item.id.name}" not in listed)
         ]
-        unused = [item for item in former if listed and self._may_prune(key, item)]
+        unused = [item for item in former if (listed or is_gone) and self._may_prune(key, item)]
         await asyncio.gather(*(self._delete(item) for item in unused))
         return len(unused) < len(former)
 
@@ -156,9 +177,10 @@ class ObjectApplier:
             if item.id.kind not in MADE_BY_CLUSTER and item.annotations.get(FIELDS, "") != item.fields
         ]
         names = {f"{target.kind.kind}/{target.name}" for target in items}
-        for item in items.values():
-            listed = item.annotations.get(OBJECTS, "")
-            changes += [f"{name} is missing" for name in listed.split(",") if name and name not in names]
+        listed = {name for item in items.values() for name in item.annotations.get(OBJECTS, "").split(",") if name}
+        unknown = {kind.kind for kind in self._mirror.failures() if not self._mirror.is_complete(kind)}
+        missing = (name for name in listed - names if name.partition("/")[0] not in unknown)
+        changes += [f"{name} is missing" for name in missing]
         return sorted(changes)
 
     def _is_current(self, item: KubeObject) -> bool:
@@ -168,102 +190,13 @@ class ObjectApplier:
         marks = mirrored.annotations
         return marks.get(RENDERED) == _get_annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
 
-    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> _Trial:
-        """Try ``item``. An object of its name that is not of ``key`` is refused, or taken over with ``adopt``."""
-        target = id_of(item)
-        mirrored = self._mirror.get(target)
-        if mirrored is not None and mirrored.key == key:
-            return await self._dry_run(key, item, target)
-        trial, failure = None, None
-        try:
-            trial = await self._dry_run(key, item, target)
-        except ClusterError as error:
-            failure = error
-        # A watch with our labels shows none of others: that there was an object is known from the answer alone.
-        if trial is not None and trial.created:
-            return trial
-        stranger = await self._find_stranger(key, target)
-        if stranger is None and failure is not None:
-            raise failure
-        if stranger is None and trial is not None:
-            return trial
-        if stranger is not None:
-            if not adopt or not self._owner.may_adopt(stranger):
-                raise explain_foreign(stranger, self._owner)
-            await self._take_over(stranger)
-        return await self._dry_run(key, item, target)
-
-    async def _find_stranger(self, key: Key, target: ObjectId) -> KubeObject | None:
-        """The metadata of the object ``target`` if it exists and is not one of ``key``."""
-        there = await self._api.get_metadata(target)
-        if there is None:
-            return None
-        if self._owner.is_of(key, there["metadata"]):
-            return None
-        return {**there, "apiVersion": target.kind.api_version, "kind": target.kind.kind}
-
-    async def _take_over(self, stranger: KubeObject) -> None:
-        """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
-        target, metadata = id_of(stranger), stranger["metadata"]
-        entries = metadata.get("managedFields") or []
-        migrated = migrate_managers(entries)
-        operations: list[object] = [
-            # The server answers 409 to another version than this, and a later try may succeed.
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        ]
-        if migrated != entries:
-            operations.append({"op": "replace", "path": "/metadata/managedFields", "value": migrated})
-        if _CLIENT_SIDE in (metadata.get("annotations") or {}):
-            pointer = _CLIENT_SIDE.replace("/", "~1")
-            operations.append({"op": "remove", "path": f"/metadata/annotations/{pointer}"})
-        if len(operations) > 1:
-            await self._api.patch(target, operations)
-
-    async def _dry_run(self, key: Key, item: KubeObject, target: ObjectId) -> _Trial:
-        """Ask the server what it would make of ``item``, which names the fields that will be ours."""
-        force = False
-        try:
-            answer = await self._api.apply(item, target, dry_run=True)
-        except ClusterError as error:
-            if error.code == _INVALID and await self._can_be_anew(item, target):
-                return _Trial(item, target, anew=True)
-            force = self._may_force(key, error)
-            if not force:
-                raise
-            answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_FieldOwner])
-        managers = (
-            ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
-            for entry in entries
-        )
-        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force, created=answer.created)
-
-    async def _can_be_anew(self, item: KubeObject, target: ObjectId) -> bool:
-        """Whether the server refuses ``item`` only because of the object of its name.
-
-        What it would refuse under any name must not cost the object that is there.
-        """
-        if target.kind not in _MADE_ANEW or self._mirror.get(target) is None:
-            return False
-        name = format_label(f"{target.name}.trial", SHORT_LENGTH)
-        twin = {**item, "metadata": {**item["metadata"], "name": name}}
-        try:
-            await self._api.apply(twin, target._replace(name=name), dry_run=True)
-        except ClusterError as error:
-            # The object that is there uses up the quota, and goes first.
-            return error.reason is Reason.QUOTA_EXCEEDED
-        return True
-
     async def _hand_over_replicas(self, item: KubeObject, target: ObjectId) -> None:
         """Let another manager own the number of replicas before it leaves our fields.
 
         The server would reset it to 1 otherwise, before an autoscaler sets it.
         """
-        mirrored = self._mirror.get(target)
-        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
-            return
-        replicas = mirrored.decode()["spec"].get("replicas")
-        if replicas is None or HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+        replicas = self._find_replicas(item, target)
+        if replicas is None:
             return
         part = {
             "apiVersion": item["apiVersion"],
@@ -273,15 +206,32 @@ class ObjectApplier:
         }
         await self._api.apply(part, target, owner=HANDOVER)
 
-    async def _apply(self, key: Key, trial: _Trial) -> None:
+    def _find_replicas(self, item: KubeObject, target: ObjectId) -> int | None:
+        """The number of replicas that would leave our fields with ``item``; None if none does."""
+        mirrored = self._mirror.get(target)
+        if mirrored is None or target.kind not in (DEPLOYMENT, STATEFUL_SET) or "replicas" in item["spec"]:
+            return None
+        if HANDOVER in mirrored.managers or not mirrored.owns_replicas:
+            return None
+        replicas: int | None = mirrored.decode()["spec"].get("replicas")
+        return replicas
+
+    async def _apply(self, key: Key, trial: Trial) -> None:
         await self._hand_over_replicas(trial.item, trial.target)
         if trial.anew:
-            await self._make_room(trial.target)
-            trial = await self._dry_run(key, trial.item, trial.target)
-        answer = await self._api.apply(trial.item, trial.target, force=trial.force)
-        self._mirror.put(trial.target.kind, _encode(answer.content))
+            await self.make_room(trial.target)
+            trial = await self._trials.dry_run(key, trial.item, trial.target)
+        fields = await self._send(trial)
+        if fields != _get_annotations(trial.item)[FIELDS]:
+            self._trials.remember(trial.item, fields)
+            await self._send(trial._replace(item=with_annotation(trial.item, FIELDS, fields)))
 
-    async def _make_room(self, target: ObjectId) -> None:
+    async def _send(self, trial: Trial) -> str:
+        """Apply an object; returns the hash of the fields that are ours then."""
+        answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=trial.guess)
+        return self._mirror.put(trial.target.kind, _encode(answer.content)).fields
+
+    async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
         await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
         try:
@@ -291,29 +241,31 @@ class ObjectApplier:
         except TimeoutError:
             message = f"{target} must be made anew, and does not end; look for its finalizers"
             raise EngineError(message, reason=Reason.TERMINATING) from None
-
-    def _may_force(self, key: Key, error: ClusterError) -> bool:
-        fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
-        return bool(fields) and all(
-            any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
-            or (field == _REPLICAS and self._has_autoscaler(key))
-            for field in fields
-        )
-
-    def _has_autoscaler(self, key: Key) -> bool:
-        """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
-        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
+        self._mirror.drop(target)
 
     def _may_prune(self, key: Key, item: MirroredObject) -> bool:
         kind = item.id.kind
         if kind in MADE_BY_CLUSTER or item.ending or not self._is_ours(item) or not self._mirror.is_complete(kind):
             return False
-        return kind is not SECRET or not self._is_in_use(key, item.id.name)
+        return kind is not SECRET or not self._is_in_use(key, item.id)
 
-    def _is_in_use(self, key: Key, secret: str) -> bool:
-        """Whether a pod has the Secret; names end with a digest, so that no other text contains one."""
-        quoted = f'"{secret}"'.encode()
-        return any(quoted in item.content for item in self._mirror.of_key(key) if item.id.kind in (POD, JOB))
+    def _is_in_use(self, key: Key, secret: ObjectId) -> bool:
+        """Whether a pod has the Secret, or may have it; names end with a digest, so that no other text contains one.
+
+        All workloads of a GVC use its Secrets, and their next pods use what their templates name.
+        """
+        is_shared = key.kind is Kind.GVC
+        users = (POD, JOB, *RUNS) if is_shared else (POD, JOB)
+        failures = self._mirror.failures()
+        if any(kind in failures or (kind in ALWAYS_SERVED and not self._mirror.is_complete(kind)) for kind in users):
+            return True
+        items = (
+            (item for kind in users for item in self._mirror.of_kind(kind)) if is_shared else self._mirror.of_key(key)
+        )
+        quoted = f'"{secret.name}"'.encode()
+        return any(
+            quoted in item.content for item in items if item.id.kind in users and item.id.namespace == secret.namespace
+        )
 
     def _may_delete(self, item: MirroredObject) -> bool:
         """Whether an object is ours; an execution has no instance, and nobody else has one in our namespace."""
@@ -328,27 +280,6 @@ class ObjectApplier:
 
     async def _delete(self, item: MirroredObject) -> None:
         await self._api.delete(item.id, uid=item.uid)
-
-
-class _Trial(NamedTuple):
-    """An object to apply; ``force``: fields of others are taken over; ``anew``: it is deleted first.
-
-    ``created``: there is no object of its name yet. What a StatefulSet runs goes on meanwhile, and belongs to the new
-    one of its name.
-    """
-
-    item: KubeObject
-    target: ObjectId
-    force: bool = False
-    anew: bool = False
-    created: bool = False
-
-
-class _FieldOwner(msgspec.Struct):
-    manager: str = ""
-    operation: str = ""
-    subresource: str = ""
-    fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
 
 
 def with_inventory(objects: Sequence[KubeObject]) -> list[KubeObject]:
@@ -368,13 +299,6 @@ def _without_version(item: KubeObject) -> KubeObject:
     return {**item, "metadata": {**metadata, "annotations": left}}
 
 
-def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:
-    """``item`` with one more annotation."""
-    metadata = item["metadata"]
-    annotations = dict(sorted({**(metadata.get("annotations") or {}), name: value}.items()))
-    return {**item, "metadata": {**metadata, "annotations": annotations}}
-
-
 def _get_annotations(item: KubeObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
     return annotations
@@ -390,11 +314,6 @@ def _stage_of(kind: ObjectKind) -> int:
     if kind in RUNS:
         return _RUNS
     return _AFTER_RUNS if kind.kind in _LATE else _BEFORE_RUNS
-
-
-def _escape_pattern(pattern: str) -> str:
-    """A pattern of fields in which only ``*`` is special: paths contain brackets."""
-    return pattern.replace("[", "[[]")
 
 
 def explain_finalizers(item: MirroredObject) -> str:

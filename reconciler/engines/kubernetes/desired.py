@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, with_annotation
-from reconciler.engines.kubernetes.client.objects import CLAIM, SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.applying import RUNS
+from reconciler.engines.kubernetes.client.objects import SECRET, STATEFUL_SET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.ownership import Owner
 from reconciler.engines.kubernetes.rendering.containers import resolve_image
@@ -31,16 +31,15 @@ from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
     OBJECTS,
     RESTARTS,
+    SALT_SECRET,
     TOKEN,
     VERSION,
     build_metadata,
-    claim_template_name,
-    shared_name,
     token_secret_name,
-    workload_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
+from reconciler.engines.kubernetes.trials import with_annotation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.image_reference import check_permission, parse_reference
 from reconciler.engines.workload.routing.build import RoutingInput, build_table
@@ -59,7 +58,6 @@ from reconciler.model.kinds.volumeset import read_specification as read_volumese
 from reconciler.model.kinds.workload import Specification, Workload, mounted_volumesets, read_specification
 from reconciler.model.platform import ADOPT
 from reconciler.model.record import Record
-from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
@@ -153,6 +151,12 @@ class DesiredObjects:
         record = self._context.records.find_shared(Key(Kind.GVC, "", gvc))
         return record is not None and str(msgspec.json.decode(record.body, type=Gvc).tags.get(ADOPT, "")) == "true"
 
+    def has_namespace(self, gvc: str) -> bool:
+        """Whether a GVC exists, so that what its namespace has in common is needed."""
+        return not self._context.decommissioning and (
+            self._context.records.find_shared(Key(Kind.GVC, "", gvc)) is not None
+        )
+
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""
         inputs = self._namespace_inputs(gvc)
@@ -178,7 +182,7 @@ class DesiredObjects:
 
     def _salt_of(self, gvc: Key) -> bytes:
         """What names of pull secrets depend on; the cluster keeps it, so that lost records restart no pod."""
-        target = ObjectId(SECRET, self.namespace_of(gvc.name), shared_name(_SALT))
+        target = ObjectId(SECRET, self.namespace_of(gvc.name), SALT_SECRET)
         stored = self._mirror.get(target)
         if stored is not None and stored.key == gvc:
             return base64.b64decode((stored.decode().get("data") or {}).get(_SALT, ""))
@@ -188,7 +192,6 @@ class DesiredObjects:
         """The objects of a workload. Raises EngineError and RecordsError."""
         key = applied.key
         workload = msgspec.json.decode(applied.body, type=Workload)
-        self._check_volumes(key, workload.spec)
         self._check_images(workload.spec)
         running = self.find_running(key)
         restarts, mark = self._count_restarts(key, running)
@@ -203,6 +206,13 @@ class DesiredObjects:
         ]
         self._limitations[key] = (applied.digest, list_limitations(inputs))
         return RenderedWorkload(inputs.template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+
+    def render_claims(self, record: Record) -> Sequence[KubeObject]:
+        """The claims of each replica of a recorded workload, as templates. Raises EngineError and RecordsError."""
+        rendered = self.render_workload(AppliedResource(record.key, record.body, record.digest, record.version))
+        runs = next((item for item in rendered.objects if item["kind"] == STATEFUL_SET.kind), None)
+        templates: Sequence[KubeObject] = runs["spec"].get("volumeClaimTemplates", ()) if runs is not None else ()
+        return templates
 
     def describe_limitations(self, applied: AppliedResource) -> tuple[str, ...]:
         """What the cluster will not enforce of a workload. Raises EngineError and RecordsError."""
@@ -281,20 +291,6 @@ class DesiredObjects:
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
 
-    def _check_volumes(self, key: Key, spec: Specification) -> None:
-        """Raise EngineError if a volume set has volumes of another workload: a claim belongs to one for good."""
-        for name in mounted_volumesets(spec):
-            ours = f"{claim_template_name(name)}-{workload_name(key.name)}-"
-            volumeset = Key(Kind.VOLUMESET, key.gvc, name)
-            claims = [item.id.name for item in self._mirror.of_key(volumeset) if item.id.kind is CLAIM]
-            strange = sorted(claim for claim in claims if not claim.startswith(ours))
-            if strange:
-                message = (
-                    f"{volumeset} has volumes of another workload, such as {strange[0]}: on a cluster a volume stays "
-                    "with its workload; copy the data, or delete those volumes"
-                )
-                raise EngineError(message, reason=Reason.VOLUME_IN_USE, retry=False)
-
     def _check_images(self, spec: Specification) -> None:
         """Raise ImageError for an image that ``images.allowed`` does not permit."""
         images = self._context.settings.images
@@ -334,7 +330,7 @@ class DesiredObjects:
 
 
 def _render_salt(inputs: NamespaceInputs) -> KubeObject:
-    metadata = build_metadata(inputs.owner, inputs.org, inputs.namespace, shared_name(_SALT))
+    metadata = build_metadata(inputs.owner, inputs.org, inputs.namespace, SALT_SECRET)
     content = base64.b64encode(inputs.salt).decode()
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {_SALT: content}, "immutable": True}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
@@ -31,6 +31,11 @@ from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
+from reconciler.engines.kubernetes.parts import ClusterParts
+from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
+from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
+from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
+from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -38,7 +43,9 @@ from reconciler.engines.volume_commands import parse_volume_command
 from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import read_specification
+from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
+from reconciler.model.kinds.volumeset import read_specification as read_volumeset
+from reconciler.model.kinds.workload import mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -79,11 +86,16 @@ class KubernetesEngine:
         cluster = bound.cluster if bound is not None else ClusterSettings()
         owner = make_owner(context.settings.org, context.location, cluster)
         self._api = KubeApi(cluster, context.clock)
-        self._mirror = ClusterMirror(self._api, owner, context.clock, self._note_change)
+        self._mirror = ClusterMirror(self._api, owner, context.clock, self.report_change)
         self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
         self._desired = DesiredObjects(context, cluster, owner, self._mirror)
         self._claims = VolumeClaims(context.records, context.settings.org)
-        self._observer = ClusterObserver(context, self._api, self._mirror, self._applier, self._desired)
+        parts = ClusterParts(context, self._api, self._mirror, self._desired, self._applier)
+        self._volumes = VolumeCommands(parts, self._apply_record)
+        usage = VolumeUsage(self._api, self._mirror, context.clock)
+        self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
+        self._moves = VolumeMoves(parts, self._lock)
+        self._observer = ClusterObserver(parts, self._watcher)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
         self._change = asyncio.Event()
@@ -93,6 +105,7 @@ class KubernetesEngine:
         self._open_requested = False
         self._works = False
         self._to_sweep: set[Key] = set()
+        self._unknown: dict[ObjectKind, str] = {}
         self._failures: dict[Key, str] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._followed: set[ObjectKind] = set()
@@ -120,11 +133,13 @@ class KubernetesEngine:
         served = await self._discover()
         self._followed = {*ALWAYS_SERVED, *served}
         await self._mirror.follow([*ALWAYS_SERVED, *served])
-        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds())
+        volumes = self._watcher.run(self._list_volume_sets)
+        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes)
+        self._to_sweep.update(key for key in self._mirror.list_keys() if key.kind is Kind.GVC)
         self._working = [asyncio.create_task(work) for work in working]
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
-        self._note_change(None)
+        self.report_change()
 
     async def _discover(self) -> list[ObjectKind]:
         """The additional kinds that the cluster serves; notes its features."""
@@ -156,6 +171,10 @@ class KubernetesEngine:
     def _describe(self) -> str:
         return f"the kubernetes engine of {self._context.location}"
 
+    def begin_schedules(self) -> None:
+        """Take and delete snapshots by the schedules from now on."""
+        self._watcher.begin_schedules()
+
     def refresh(self) -> None:
         """Apply workloads again whose secrets, variables, domains or restarts changed. Raises RecordsError."""
         self._desired.read_domains()
@@ -169,7 +188,8 @@ class KubernetesEngine:
 
     # Observation
 
-    def _note_change(self, key: Key | None) -> None:
+    def report_change(self, key: Key | None = None) -> None:
+        """Report that an observation of ``key``, or (None) of anything here, may differ from the last one."""
         if key is None or key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
             self._all_changed = self._all_changed or key is None
         else:
@@ -191,7 +211,24 @@ class KubernetesEngine:
 
     async def observe(self) -> list[Observation]:
         """Observe all resources of the location. Raises EngineError."""
+        if not self._works and not self._open_requested:
+            return await self._observe_once()
         await self._require_known()
+        return await self._observe_all()
+
+    async def _observe_once(self) -> list[Observation]:
+        """As ``observe``, without watches: for a command, which ends soon."""
+        try:
+            self._desired.read_domains()
+            served = await self._discover()
+            await self._mirror.look([*ALWAYS_SERVED, *served])
+            await self._require_known()
+            return await self._observe_all()
+        finally:
+            await self._mirror.close(self._describe())
+            await self._api.close()
+
+    async def _observe_all(self) -> list[Observation]:
         keys = {record.key for record in self._records_here()}
         there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
         return await self._observer.observe(sorted(keys.union(there)))
@@ -214,18 +251,27 @@ class KubernetesEngine:
         while True:
             due, soon = self._observer.take_due()
             for key in due:
-                self._note_change(key)
+                self.report_change(key)
+            self._note_unknown()
             await self._sweep()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
             await self._context.clock.sleep(min(max(wait, GATHER_SECONDS), TIMES_SECONDS))
 
+    def _note_unknown(self) -> None:
+        """Let all be observed again when the kinds change that the cluster does not show."""
+        unknown = {kind: str(error) for kind, error in self._mirror.list_unknown().items()}
+        if unknown != self._unknown:
+            self._unknown = unknown
+            self.report_change()
+
     async def _sweep(self) -> None:
-        """Delete Secrets of former versions, once no pod has them."""
+        """Delete Secrets of former versions, and those of GVCs that are gone, once no pod has them."""
         for key in list(self._to_sweep):
             # A Secret that is being applied has no pod yet.
             async with self._lock(key):
-                with contain_bugs(f"sweep of {key}"), suppress(EngineError):
-                    if not await self._applier.sweep(key):
+                with contain_bugs(f"sweep of {key}"), suppress(EngineError, RecordsError):
+                    is_gone = key.kind is Kind.GVC and not self._desired.has_namespace(key.name)
+                    if not await self._applier.sweep(key, is_gone=is_gone):
                         self._to_sweep.discard(key)
 
     def _lock(self, key: Key) -> asyncio.Lock:
@@ -270,7 +316,9 @@ class KubernetesEngine:
                 return self._terminating(step, left)
             self._desired.forget(key)
         if spec is None:
+            self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)
+        await self._moves.bring_volumes(key, mounted_volumesets(spec))
         version = await self._apply(AppliedResource(key, step.body, step.digest, step.version))
         seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
@@ -280,10 +328,14 @@ class KubernetesEngine:
         await self._apply_namespace(applied.key.gvc)
         rendered = self._desired.render_workload(applied)
         if await self._applier.apply(applied.key, rendered.objects, adopt=rendered.adopt):
-            self._note_change(applied.key)
+            self.report_change(applied.key)
             self._to_sweep.add(applied.key)
         await self._applier.prune(applied.key, rendered.objects)
         return rendered.template.desired.version
+
+    async def _apply_record(self, record: Record) -> int:
+        """Make the cluster have a recorded workload. Raises EngineError."""
+        return await self._apply(AppliedResource(record.key, record.body, record.digest, record.version))
 
     async def _apply_namespace(self, name: str) -> None:
         """Make the cluster have the objects of a GVC as a whole. Raises EngineError, also while they are deleted."""
@@ -295,6 +347,7 @@ class KubernetesEngine:
             await self._applier.apply(
                 key, self._desired.render_namespace(name), adopt=self._desired.adopts_namespace(name)
             )
+        self._to_sweep.add(key)
 
     def _terminating(self, step: Step, left: Sequence[MirroredObject]) -> Outcome:
         count = "1 object" if len(left) == 1 else f"{len(left)} objects"
@@ -305,12 +358,14 @@ class KubernetesEngine:
 
     async def _perform_volume_set(self, step: Step) -> Outcome:
         if step.action is Action.DELETE:
-            if await self._commands.delete_claims(step.key):
-                message = f"the volumes end at {step.location}"
-                return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message)
+            past = self._claims.record(step.key)
+            spec = read_volumeset(past.body) if past is not None else VolumeSetSpecification()
+            waits = await self._volumes.delete_claims(step.key, final=spec.snapshots.create_final_snapshot)
+            if waits:
+                return Outcome(step.id, Result.WAITING, Reason.TERMINATING, f"{waits} at {step.location}")
             return Outcome(step.id, Result.APPLIED)
         await self._apply_namespace(step.key.gvc)
-        await self._commands.grow_claims(step.key, step.body)
+        await self._volumes.grow_claims(step.key, step.body)
         state = self._claims.state(step, self._claims.record(step.key))
         seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
         return Outcome(step.id, Result.APPLIED, seen=seen)
@@ -330,8 +385,10 @@ class KubernetesEngine:
             async with self._lock(key):
                 return await self._commands.run(key, ask, command_id)
         # A step of the workload meanwhile would make a claim that is being replaced.
-        async with self._lock(self._commands.find_user(key) or key):
-            return await self._commands.change_volume(key, ask, command_id)
+        async with AsyncExitStack() as stack:
+            for locked in dict.fromkeys((self._volumes.find_user(key) or key, key)):
+                await stack.enter_async_context(self._lock(locked))
+            return await self._volumes.change_volume(key, ask, command_id)
 
     # Changed inputs
 
@@ -356,10 +413,10 @@ class KubernetesEngine:
             if record is None or not self._observer.is_applied(running, record.digest):
                 # It is missing, being deleted, or changed by a step that is not recorded yet; the next run decides.
                 return True
-            applied = AppliedResource(key, record.body, record.digest, record.version)
             try:
                 with contain_bugs(f"refresh of {key}"):
-                    await self._apply(applied)
+                    await self._moves.bring_volumes(key, mounted_volumesets(read_specification(record.body)))
+                    await self._apply_record(record)
             except RecordsError:
                 raise
             except EngineError as error:
@@ -372,7 +429,7 @@ class KubernetesEngine:
         """Report that something that no step asked for failed, once for each message."""
         if self._failures.get(key) != message:
             self._failures[key] = message
-            self._report(key, Reason.WORKLOAD_ERROR, message)
+            self.report(key, Reason.WORKLOAD_ERROR, message)
 
     async def _end_everything(self) -> None:
         """Delete what runs at a location that has another engine now; volumes stay."""
@@ -389,13 +446,17 @@ class KubernetesEngine:
             except EngineError as error:
                 self._report_failure(key, f"{error.reason}: {error}")
             except Exception as error:  # noqa: BLE001 - a bug with one workload must not let the others run on
-                self._report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
+                self.report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
                 return
             await self._context.clock.sleep(1.0)
 
-    def _report(self, key: Key, reason: Reason, message: str) -> None:
+    def report(self, key: Key, reason: Reason, message: str) -> None:
+        """Report an event that no step caused."""
         self._events.append(EngineEvent(key, reason, message))
-        self._note_change(key)
+        self.report_change(key)
+
+    def _list_volume_sets(self) -> list[Key]:
+        return sorted(record.key for record in self._records_here() if record.key.kind is Kind.VOLUMESET)
 
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:

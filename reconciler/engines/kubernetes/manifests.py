@@ -14,33 +14,35 @@ from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObject
 from reconciler.engines.kubernetes.features import read_features
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.ownership import make_owner
+from reconciler.engines.kubernetes.planned import MASK, PlannedRecords, SecretShapes
 from reconciler.engines.kubernetes.rendering.names import token_secret_name
 from reconciler.engines.plugin import RenderedObjects
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError, NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
+from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
-MASK = "***"
 PATIENCE = 10.0
 """Seconds for all questions to a cluster."""
 
 
 def render_location(
-    settings: Settings, records: Records, location: str, reveal: SecretReader, takes: Callable[[Key], bool]
+    settings: Settings, records: LocationRecords, reveal: SecretReader, takes: Callable[[Key], bool]
 ) -> Iterator[RenderedObjects]:
-    """The objects of each recorded workload at ``location`` that ``takes`` accepts, those of its GVC before them.
+    """The objects of each workload of ``records`` that ``takes`` accepts, those of its GVC before them.
 
     The cluster knows tokens, restarts and what it serves: it is asked for them. One that does not answer counts as
     empty, and the Secrets of tokens are left out, since new tokens differ from those that it has. Raises EngineError
     and NotFoundError.
     """
-    renderer = _make_renderer(settings, records, location, reveal)
+    location = records.location
+    renderer = make_renderer(settings, records, reveal)
     workloads = [
         record
-        for record in records.applied.items_at(location, settings.locations[location].engine)
+        for record in records.all_here(settings.locations[location].engine)
         if record.key.kind is Kind.WORKLOAD and takes(record.key)
     ]
     if not workloads:
@@ -48,7 +50,7 @@ def render_location(
     return iter(asyncio.run(_render_workloads(renderer, workloads)))
 
 
-async def _render_workloads(renderer: _Renderer, workloads: Sequence[Record]) -> list[RenderedObjects]:
+async def _render_workloads(renderer: LocationRenderer, workloads: Sequence[Record]) -> list[RenderedObjects]:
     desired, mirror, api = renderer
     try:
         seen = await _read_cluster(desired, mirror, api)
@@ -85,10 +87,10 @@ def _list_rendered(desired: DesiredObjects, workloads: Sequence[Record], *, toke
 
 def make_desired(settings: Settings, records: Records, location: str, reveal: SecretReader) -> DesiredObjects:
     """What renders for ``location``, as if its cluster had nothing yet. Nothing is asked of it."""
-    return _make_renderer(settings, records, location, reveal).desired
+    return make_renderer(settings, LocationRecords(records, location), reveal).desired
 
 
-class _Renderer(NamedTuple):
+class LocationRenderer(NamedTuple):
     """What renders for a location, and what it looks at of the cluster."""
 
     desired: DesiredObjects
@@ -96,15 +98,24 @@ class _Renderer(NamedTuple):
     api: KubeApi
 
 
-def _make_renderer(settings: Settings, records: Records, location: str, reveal: SecretReader) -> _Renderer:
-    context = EngineContext(LocationRecords(records, location), settings, SystemClock(), reveal)
-    cluster = settings.locations[location].cluster
-    owner = make_owner(settings.org, location, cluster)
+def make_renderer(settings: Settings, records: LocationRecords, reveal: SecretReader) -> LocationRenderer:
+    """What renders for the location of ``records``; nothing is asked of its cluster. Raises RecordsError."""
+    context = EngineContext(records, settings, SystemClock(), reveal)
+    cluster = settings.locations[records.location].cluster
+    owner = make_owner(settings.org, records.location, cluster)
     api = KubeApi(cluster, context.clock)
     mirror = ClusterMirror(api, owner, context.clock, lambda _key: None)
     desired = DesiredObjects(context, cluster, owner, mirror)
     desired.read_domains()
-    return _Renderer(desired, mirror, api)
+    return LocationRenderer(desired, mirror, api)
+
+
+def render_planned(
+    settings: Settings, records: Records, location: str, steps: Sequence[Step], takes: Callable[[Key], bool]
+) -> Iterator[RenderedObjects]:
+    """As ``render_location``, once ``steps`` are performed; secrets have no values, and their names differ later."""
+    planned = PlannedRecords(records, location, steps)
+    return render_location(settings, planned, SecretShapes(planned).read, takes)
 
 
 def mask_secrets(objects: Sequence[KubeObject]) -> list[KubeObject]:

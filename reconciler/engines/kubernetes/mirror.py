@@ -27,8 +27,12 @@ FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 """Seconds between two tries of a watch that fails: the first, and the longest."""
 QUIET_SECONDS = 1.0
 """Seconds for which a watch stays open after which it works again."""
+MOMENT_SECONDS = 30.0
+"""Seconds for which a watch may fail without a word about it."""
 STALE_SECONDS = 120.0
 """Seconds without a working watch after which nothing is concluded from what it showed."""
+
+_SHARED = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
 
 _REPLICAS = b'"f:replicas"'
 
@@ -166,10 +170,15 @@ class ClusterMirror:
 
         A kind that the daemon may not list is unknown, and is tried again.
         """
-        versions = await asyncio.gather(*(self._list_first(kind) for kind in kinds))
+        kinds = list(kinds)
+        versions = await self.look(kinds)
         self._tasks += [
             asyncio.create_task(self._follow(kind, version)) for kind, version in zip(kinds, versions, strict=True)
         ]
+
+    async def look(self, kinds: Iterable[ObjectKind]) -> list[str]:
+        """List ``kinds`` once, without watches; returns the versions of the lists. Raises as ``follow``."""
+        return await asyncio.gather(*(self._list_first(kind) for kind in kinds))
 
     async def close(self, owner: str) -> None:
         """Stop watching."""
@@ -196,6 +205,18 @@ class ClusterMirror:
         """The kinds that cannot be watched now, with the reasons."""
         return {kind: error for kind, (_, error) in sorted(self._failing.items())}
 
+    def list_unknown(self) -> dict[ObjectKind, EngineError]:
+        """The kinds of which something may be missing here, or too old, for a reason that others do not share.
+
+        A watch that breaks for a moment is no such reason, nor is a cluster that does not answer at all.
+        """
+        now = self._clock.monotonic()
+        return {
+            kind: error
+            for kind, (since, error) in sorted(self._failing.items())
+            if error.reason not in _SHARED and (kind not in self._listed or now - since > MOMENT_SECONDS)
+        }
+
     def get(self, target: ObjectId) -> MirroredObject | None:
         """An object; None if it is not there, or not known."""
         return self._objects.get(target.kind, {}).get(target)
@@ -212,12 +233,17 @@ class ClusterMirror:
         """The resources that have an object here, sorted."""
         return sorted(key for key, targets in self._by_key.items() if targets)
 
-    def put(self, kind: ObjectKind, content: bytes) -> None:
-        """Take the answer to a request of our own, which the watch shows a moment later."""
+    def put(self, kind: ObjectKind, content: bytes) -> MirroredObject:
+        """Take the answer to a request of our own, which the watch shows a moment later; returns what it has."""
         item = mirror_object(kind, content)
         former = self.get(item.id)
         if former is None or _is_newer(item.version, former.version):
             self._store(item)
+        return item
+
+    def drop(self, target: ObjectId) -> None:
+        """Forget an object that a request of our own has deleted, which the watch shows a moment later."""
+        self._remove(target)
 
     async def _list_first(self, kind: ObjectKind) -> str:
         try:

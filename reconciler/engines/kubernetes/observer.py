@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, ObjectApplier
-from reconciler.engines.kubernetes.client.api import KubeApi
+from reconciler.engines.kubernetes.applying import RUNS
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
     CLAIM,
@@ -20,15 +21,16 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectId,
     ObjectKind,
 )
-from reconciler.engines.kubernetes.desired import DesiredObjects
-from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
-from reconciler.engines.kubernetes.rendering.limitations import list_volume_limitations
-from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION, format_label, workload_name
+from reconciler.engines.kubernetes.mirror import MirroredObject
+from reconciler.engines.kubernetes.parts import ClusterParts
+from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.fields import find_condition, is_true
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
+from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
 from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
+from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
@@ -36,7 +38,12 @@ from reconciler.engines.workload.deployment import DeploymentTarget, read_deploy
 from reconciler.engines.workload.names import make_alias
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.workload.status import list_limitations, with_condition
+from reconciler.engines.workload.status import (
+    DeploymentCondition,
+    list_limitations,
+    make_condition,
+    with_condition,
+)
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
@@ -45,11 +52,13 @@ from reconciler.model.record import Health, Record
 from reconciler.reasons import ConditionType
 
 EVENTS_SECONDS = 5.0
-"""Seconds for which the events of a namespace are not asked for again."""
+"""Seconds for which the events of a namespace are not asked for again, and as much more for each thousand of them."""
 LAST_LINES = 10
 """Lines of a container that ended which are read for its message."""
 MOST_LOGS = 200
 """Ended containers whose last lines are remembered."""
+BATCH = 20
+"""Workloads that are observed before other work goes on."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -57,21 +66,11 @@ _encode = msgspec.json.Encoder().encode
 class ClusterObserver:
     """Makes observations from what ``mirror`` has; it asks the cluster only about pods that are not well."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        api: KubeApi,
-        mirror: ClusterMirror,
-        applier: ObjectApplier,
-        desired: DesiredObjects,
-    ) -> None:
-        self._context = context
-        self._api = api
-        self._mirror = mirror
-        self._applier = applier
-        self._desired = desired
-        self._claims = VolumeClaims(context.records, context.settings.org)
-        self._events: dict[str, tuple[float, tuple[KubeObject, ...]]] = {}
+    def __init__(self, parts: ClusterParts, volumes: VolumeWatcher) -> None:
+        self._context, self._api, self._mirror, self._desired, self._applier = parts
+        self._volumes = volumes
+        self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
+        self._events: dict[str, _NamespaceEvents] = {}
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
 
@@ -94,7 +93,9 @@ class ClusterObserver:
         keys = list(keys)
         volumesets = {key for key in keys if key.kind is Kind.VOLUMESET}
         observations = []
-        for key in (key for key in keys if key.kind is Kind.WORKLOAD):
+        for number, key in enumerate(key for key in keys if key.kind is Kind.WORKLOAD):
+            if number % BATCH == BATCH - 1:
+                await asyncio.sleep(0)
             record = self._claims.record(key)
             observation = await self._observe_workload(key, record)
             if observation is not None:
@@ -117,6 +118,8 @@ class ClusterObserver:
         return running is not None and not running.ending and running.annotations.get(DIGEST) == digest
 
     async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
+        if record is not None and self._volumes.is_away(key):
+            return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
         if running is None:
             items = self._mirror.of_key(key)
@@ -135,7 +138,18 @@ class ClusterObserver:
         elif live.primary is None and live.spec.suspended:
             # Nothing has to run, so nothing exists that could.
             health = Health.HEALTHY
-        return Observation(key, self._context.location, health, _encode(deployment), digest, version)
+        state = _encode(deployment)
+        for condition in self._list_unknown(running):
+            state = with_condition(state, condition)
+        return Observation(key, self._context.location, health, state, digest, version)
+
+    def _list_unknown(self, running: MirroredObject) -> Iterator[DeploymentCondition]:
+        """A condition for the kinds of objects of a workload that the cluster does not show, with its words."""
+        names = {name.partition("/")[0] for name in running.annotations.get(OBJECTS, "").split(",")}
+        errors = [error for kind, error in self._mirror.list_unknown().items() if kind.kind in names]
+        if errors:
+            message = "; ".join(dict.fromkeys(map(str, errors)))
+            yield make_condition(ConditionType.OBJECTS_UNKNOWN, errors[0].reason, message)
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""
@@ -160,8 +174,7 @@ class ClusterObserver:
         )
         if live.spec.type is not Type.CRON and _is_well(live):
             return live
-        events = await self._read_events(running.id.namespace)
-        events = tuple(event for event in events if _is_about(event, live, running.id.name))
+        events = (await self._read_events(running.id.namespace)).about(live, running.id.name)
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
@@ -193,11 +206,11 @@ class ClusterObserver:
         alias = record.alias if record is not None else ""
         return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
 
-    async def _read_events(self, namespace: str) -> tuple[KubeObject, ...]:
+    async def _read_events(self, namespace: str) -> _NamespaceEvents:
         """The events of a namespace. Without them, messages are shorter; nothing else depends on them."""
         now = self._context.clock.monotonic()
-        at, events = self._events.get(namespace, (float("-inf"), ()))
-        if now - at < EVENTS_SECONDS:
+        events = self._events.get(namespace, _NamespaceEvents())
+        if now < events.until:
             return events
         try:
             page = await self._api.list(
@@ -205,8 +218,8 @@ class ClusterObserver:
             )
         except EngineError:
             return events
-        events = tuple(msgspec.json.decode(item) for item in page.items)
-        self._events[namespace] = (now, events)
+        until = now + EVENTS_SECONDS * (1 + len(page.items) / 1000)
+        self._events[namespace] = events = _NamespaceEvents.read(page.items, until)
         return events
 
     async def _read_logs(self, pods: Iterable[KubeObject]) -> LogLines:
@@ -247,11 +260,44 @@ class ClusterObserver:
             ours = claims and self._applier.owns_namespace(self._desired.namespace_of(key.gvc))
             return Observation(key, self._context.location, Health.UNKNOWN) if ours else None
         claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
-        live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
+        used = {index: self._volumes.used_bytes(claim) for claim in claims if (index := read_index(claim)) is not None}
+        live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT), used=used)
         health, state = volumeset_state(live)
-        for condition in list_limitations(list_volume_limitations(read_volumeset(record.body))):
+        for condition in list_limitations(self._volumes.limitations(read_volumeset(record.body))):
             state = with_condition(state, condition)
-        return Observation(key, self._context.location, health, state, record.digest, record.version)
+        seen = Observation(key, self._context.location, health, state, record.digest, record.version)
+        return self._volumes.with_conditions(seen)
+
+
+class _NamespaceEvents(NamedTuple):
+    """The events of a namespace, ordered by the ``names`` of their objects; used ``until`` then (monotonic)."""
+
+    until: float = float("-inf")
+    names: Sequence[str] = ()
+    items: Sequence[KubeObject] = ()
+
+    @classmethod
+    def read(cls, contents: Iterable[bytes], until: float) -> _NamespaceEvents:
+        """The events of a list, as JSON."""
+        events: list[KubeObject] = [msgspec.json.decode(content) for content in contents]
+        events.sort(key=_get_subject)
+        return cls(until, [_get_subject(event) for event in events], events)
+
+    def about(self, live: LiveWorkload, name: str) -> tuple[KubeObject, ...]:
+        """Those that may be about an object of a workload: its pods and their controllers begin with its name."""
+        claims = [claim["metadata"]["name"] for claim in live.claims]
+        others = (
+            event for claim in claims if not claim.startswith(name) for event in self._between(claim, f"{claim}\0")
+        )
+        return (*self._between(name, f"{name}\U0010ffff"), *others)
+
+    def _between(self, first: str, end: str) -> Sequence[KubeObject]:
+        return self.items[bisect_left(self.names, first) : bisect_left(self.names, end)]
+
+
+def _get_subject(event: KubeObject) -> str:
+    """The name of the object that an event is about."""
+    return str(event.get("involvedObject", {}).get("name", ""))
 
 
 def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
@@ -261,12 +307,6 @@ def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
         ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
         if ended.get("exitCode"):
             yield status
-
-
-def _is_about(event: KubeObject, live: LiveWorkload, name: str) -> bool:
-    """Whether an event may be about an object of the workload: its pods and their controllers begin with its name."""
-    about = str(event.get("involvedObject", {}).get("name", ""))
-    return about.startswith(name) or any(about == claim["metadata"]["name"] for claim in live.claims)
 
 
 def _is_well(live: LiveWorkload) -> bool:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.engines.kubernetes.client.objects import CLAIM, JOB, NAMESPACE, POD, KubeObject, ObjectKind, id_of
+from reconciler.engines.kubernetes.client.objects import (
+    CLAIM,
+    JOB,
+    NAMESPACE,
+    POD,
+    VOLUME_SNAPSHOT,
+    KubeObject,
+    ObjectKind,
+    id_of,
+)
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.rendering.names import (
     INSTANCE,
@@ -21,8 +30,8 @@ from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
 
-MADE_BY_CLUSTER = (POD, JOB, CLAIM)
-"""Kinds that controllers make from ours; they go with those, or by a command."""
+MADE_BY_CLUSTER = (POD, JOB, CLAIM, VOLUME_SNAPSHOT)
+"""Kinds that controllers make from ours, or commands from these; they go with those, or by a command."""
 
 
 class Owner(NamedTuple):

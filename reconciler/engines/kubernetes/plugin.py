@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, RenderedObjects
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, PlanTrial, RenderedObjects
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.model.key import Key
     from reconciler.planning.plan import Step
@@ -62,6 +62,12 @@ class KubernetesPlugin:
         """None: what a cluster stops while a volume grows, its driver decides."""
         return ()
 
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial:
+        """What clusters refuse of ``steps``, and which objects they make anew."""
+        from reconciler.engines.kubernetes.reading.trial import try_steps
+
+        return try_steps(settings, records, steps, ENGINE)
+
     def render(
         self,
         settings: Settings,
@@ -71,9 +77,23 @@ class KubernetesPlugin:
         takes: Callable[[Key], bool],
     ) -> Iterator[RenderedObjects]:
         """The objects of recorded workloads, as the engine applies them."""
+        from reconciler.engines.context import LocationRecords
         from reconciler.engines.kubernetes.manifests import render_location
 
-        return render_location(settings, records, location, reveal, takes)
+        return render_location(settings, LocationRecords(records, location), reveal, takes)
+
+    def render_planned(
+        self,
+        settings: Settings,
+        records: Records,
+        location: str,
+        steps: Sequence[Step],
+        takes: Callable[[Key], bool],
+    ) -> Iterator[RenderedObjects]:
+        """The objects of workloads, as the engine applies them once ``steps`` are performed."""
+        from reconciler.engines.kubernetes.manifests import render_planned
+
+        return render_planned(settings, records, location, steps, takes)
 
     def mask(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """``objects`` without the data of Secrets."""

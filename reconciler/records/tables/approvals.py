@@ -56,11 +56,11 @@ class Approvals:
             self._db.write("INSERT OR REPLACE INTO plans (digest, hold_digest) VALUES (?, ?)", (digest, hold_digest))
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
 
-    def waiting(self, source: str, now: float) -> int:
-        """How many groups of held steps of ``source`` have no approval that is valid at ``now``."""
-        sql = """SELECT count(DISTINCT hold_digest) FROM plans WHERE hold_digest >= ? AND hold_digest < ?
+    def waiting_digests(self, source: str, now: float) -> list[str]:
+        """The digests of groups of held steps of ``source`` that have no approval valid at ``now``."""
+        sql = """SELECT DISTINCT hold_digest FROM plans WHERE hold_digest >= ? AND hold_digest < ?
             AND hold_digest NOT IN (SELECT digest FROM approvals WHERE expires IS NULL OR expires > ?)"""
-        return int(self._db.value(sql, (*prefix_range(f"{source}/"), now)))
+        return [digest.rpartition("/")[2] for (digest,) in self._db.all(sql, (*prefix_range(f"{source}/"), now))]
 
     def hold_digests(self, prefix: str) -> list[str]:
         """What plans hold (``SOURCE/DIGEST``; ``""``: nothing) whose own digest, or that of the hold, begins so."""

@@ -71,6 +71,11 @@ class Conditions:
             names.update(scope for (scope,) in self._db.all(sql, (msgspec.json.encode(batch).decode(), type)))
         return sorted(names)
 
+    def scopes_with(self, type: str) -> list[str]:  # noqa: A002
+        """Every scope whose condition ``type`` is true, in order."""
+        rows = self._db.all("SELECT scope FROM conditions WHERE type = ? AND status ORDER BY scope", (type,))
+        return [scope for (scope,) in rows]
+
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
         """Remove one condition that no longer applies."""
         self._db.write("DELETE FROM conditions WHERE scope = ? AND type = ?", (scope, type))

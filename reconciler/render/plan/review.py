@@ -29,7 +29,7 @@ from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
 
 if TYPE_CHECKING:
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, PlanTrial
     from reconciler.source.file_reader import Read
 
 MAX_LIMITATIONS, MAX_KEYS = 20, 3
@@ -41,7 +41,8 @@ class PlanReview(msgspec.Struct, frozen=True):
 
     ``read`` returns the bytes of a file by its path in findings, ``blames`` has the commits that caused the changes, if
     searched for. ``since`` is the base revision, if that is not the applied one. ``status`` is that of the source: a
-    suspended one is not applied. ``limitations`` are the fields that the locations do not enforce.
+    suspended one is not applied. ``limitations`` are the fields that the locations do not enforce, ``trial`` is what
+    they say of the steps, None if none has an opinion.
     """
 
     revision: Revision
@@ -55,11 +56,13 @@ class PlanReview(msgspec.Struct, frozen=True):
     status: SourceStatus | None = None
     limitations: Sequence[ForeseenLimitation] = ()
     stops: Sequence[ForeseenStop] = ()
+    trial: PlanTrial | None = None
 
     @property
     def has_errors(self) -> bool:
-        """Whether any file of the revision has errors, even if the settings skip it."""
-        return self.plan is None or has_errors(self.findings)
+        """Whether any file of the revision has errors, even if the settings skip it, or a location refuses a step."""
+        refused = self.trial is not None and bool(self.trial.refusals)
+        return self.plan is None or refused or has_errors(self.findings)
 
 
 def render_plan(review: PlanReview, form: str, *, colour: bool = False) -> RenderedPlan:
@@ -110,9 +113,23 @@ def plan_document(review: PlanReview) -> dict[str, Any]:
         fields["stops"] = [
             {"message": stop.message, "location": stop.location, "key": str(stop.key)} for stop in review.stops
         ]
+        fields |= _trial_fields(review.trial)
         status = source_document(review.status)
         fields |= {name: status[name] for name in ("pinned", "suspended")}
     return fields
+
+
+def _trial_fields(trial: PlanTrial | None) -> dict[str, Any]:
+    """What locations say of a plan, where a location has an opinion."""
+    if trial is None:
+        return {}
+    return {
+        "refused": [{"message": one.message, "location": one.location, "key": str(one.key)} for one in trial.refusals],
+        "replaced": [
+            {"message": one.message, "location": one.location, "key": str(one.key)} for one in trial.replacements
+        ],
+        "not_asked": [{"message": one.message, "location": one.location} for one in trial.unasked],
+    }
 
 
 def failure_document(source: str, error: ReconcilerError) -> dict[str, Any]:
@@ -142,6 +159,21 @@ def _render_foreseen_lines(review: PlanReview) -> Iterator[str]:
     if len(review.stops) > MAX_LIMITATIONS:
         yield f"… and {len(review.stops) - MAX_LIMITATIONS} more that stops"
     yield from _not_enforced(review.limitations)
+    if review.trial is not None:
+        yield from _render_trial_lines(review.trial)
+
+
+def _render_trial_lines(trial: PlanTrial) -> Iterator[str]:
+    """A line for each thing that a location refuses, or makes anew, and for each location that was not asked."""
+    for replacement in trial.replacements[:MAX_LIMITATIONS]:
+        yield f"Replaced at {replacement.location}: {replacement.key}: {replacement.message}"
+    if len(trial.replacements) > MAX_LIMITATIONS:
+        yield f"… and {len(trial.replacements) - MAX_LIMITATIONS} more that are replaced"
+    for refusal in trial.refusals[:MAX_LIMITATIONS]:
+        yield f"Refused at {refusal.location}: {refusal.key}: {refusal.message}"
+    if len(trial.refusals) > MAX_LIMITATIONS:
+        yield f"… and {len(trial.refusals) - MAX_LIMITATIONS} more that are refused"
+    yield from (f"Not asked at {unasked.location}: {unasked.message}" for unasked in trial.unasked)
 
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:

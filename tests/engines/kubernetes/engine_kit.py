@@ -71,9 +71,11 @@ def make_step(body: dict[str, Any], version: int = 1, action: Action = Action.UP
 class EngineHarness(ExecutorHarness):
     """The engine of ``location`` on a cluster; ``secrets`` are the values that its manifests may use."""
 
+    clock_type = SystemClock
+
     def __init__(self, path: Path, kubeconfig: Path, location: str = "here", **cluster: Any) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        super().__init__(path, SystemClock(), retry=RetryPolicy(base=0.01, cap=0.05, attempts=2))
+        super().__init__(path, self.clock_type(), retry=RetryPolicy(base=0.01, cap=0.05, attempts=2))
         self.path = path
         self.location = location
         self.secrets: dict[str, SecretValue] = {}

@@ -17,6 +17,7 @@ from tests.engines.kubernetes.engine_kit import (
     NAME,
     SPACE,
     WEB,
+    WRITES,
     ClusterHarness,
     change_body,
     engine_on_fake,
@@ -231,3 +232,33 @@ def test_a_removed_label_is_set_again(harness: ClusterHarness, kind: str, label:
     assert label in harness.server.object(kind, name, SPACE)["metadata"]["labels"]
     harness.wait_for_health()
     assert_no_drift(harness)
+
+
+def test_a_change_of_one_object_is_one_request(harness: ClusterHarness) -> None:
+    start_web(harness)
+    harness.server.clear_requests()
+    harness.apply_web(2, image="nginx:2")
+    assert [(request.verb, request.resource) for request in harness.server.requests if request.verb in WRITES] == [
+        ("patch", "deployments.apps")
+    ]
+    assert_no_drift(harness, 2)
+
+
+def test_fields_that_are_not_as_remembered_are_corrected(harness: ClusterHarness) -> None:
+    start_web(harness)
+    fields = harness.engine._applier._trials._fields
+    fields.update(dict.fromkeys(fields, "of another version of the server"))
+    harness.apply_web(2, image="nginx:2")
+    assert_no_drift(harness, 2)
+    harness.apply_web(3, image="nginx:3")
+    assert_no_drift(harness, 3)
+
+
+def test_a_single_object_that_is_refused_is_not_changed(harness: ClusterHarness) -> None:
+    start_web(harness)
+    before = harness.server.object("Deployment", NAME, SPACE)
+    harness.server.fail("patch deployments.apps", 422, -1, message="spec: Invalid value")
+    outcome = harness.apply_web(2, image="nginx:2")
+    assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.OBJECT_REFUSED)
+    assert "Invalid value" in outcome.message
+    assert harness.server.object("Deployment", NAME, SPACE) == before

@@ -322,8 +322,9 @@ def end_state(server: FakeApiServer) -> list[str]:
     return state
 
 
-@pytest.mark.parametrize("most", [5, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_daemon_killed_again_and_again_ends_as_one_that_was_not(tmp_path: Path, most: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [5, 20])
+def test_an_engine_cancelled_again_and_again_ends_as_one_that_was_not(tmp_path: Path, most: int) -> None:
     chance = random.Random(7)
     states = []
     for kills in (0, most):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +152,50 @@ def test_a_kind_that_is_forbidden(harness: ClusterHarness) -> None:
     assert "reconciler doctor" in outcome.message
     harness.server.heal()
     assert_recovers(harness)
+
+
+def read_unknown(harness: ClusterHarness) -> list[Any]:
+    """The conditions of ``web`` about kinds that the cluster does not show."""
+    conditions = json.loads(harness.see_web().state)["status"]["conditions"]
+    return [condition for condition in conditions if condition["type"] == "ObjectsUnknown"]
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_a_kind_that_cannot_be_read_is_a_condition_and_no_drift(
+    harness: ClusterHarness, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "MOMENT_SECONDS", 0.2)
+    harness.server.authorizer.forbid("services", verb)
+    harness.begin_anew()
+    [condition] = harness.until(lambda: read_unknown(harness), "the condition is there")
+    assert condition["reason"] == "ClusterForbidden"
+    assert f'cannot {verb} resource "services"' in condition["message"]
+    assert harness.see_web().digest == "digest-1", "what cannot be read is not missing"
+    assert apply_image(harness).result is Result.APPLIED
+    harness.server.clear_requests()
+    harness.rest(0.3)
+    assert len(harness.server.requests_of(verb, "services")) < 20, "it is tried with longer and longer waits"
+    harness.server.heal()
+    harness.until(lambda: not read_unknown(harness), "it ends by itself")
+    assert_recovers(harness, 3)
+
+
+def test_a_kind_that_cannot_be_read_is_reported_as_a_change(
+    harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "MOMENT_SECONDS", 0.2)
+    harness.server.authorizer.forbid("networkpolicies.networking.k8s.io", "watch")
+    harness.server.close_watches()
+    changes = harness.engine.changes()
+    harness.until(lambda: harness.do(anext(changes)) == frozenset() and bool(read_unknown(harness)), "all is looked at")
+
+
+def test_a_kind_that_no_workload_has_is_no_condition(harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "MOMENT_SECONDS", 0.0)
+    harness.server.authorizer.forbid("cronjobs.batch", "watch")
+    harness.server.close_watches()
+    harness.until(lambda: bool(harness.engine._mirror.list_unknown()), "the watch fails")
+    assert read_unknown(harness) == []
 
 
 def test_a_quota_that_is_used_up(harness: ClusterHarness) -> None:

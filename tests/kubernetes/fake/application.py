@@ -140,6 +140,8 @@ class Endpoint:
         self._check_token(request)
         if fault and fault.status:
             raise error_of(fault)
+        if request.url.path.endswith("/proxy/stats/summary") and self._state.used_bytes:
+            return json_response(Answer(200, describe_usage(self._state.used_bytes)))
         if target is None:
             return self._discover(request)
         if verb not in self._verbs_of(target):
@@ -254,6 +256,15 @@ class Endpoint:
             response = PlainTextResponse(source.text())
             return response if cut is None else CutResponse(response, cut)
         return StreamingResponse(source.follow(self._state.notifier()), media_type="text/plain")
+
+
+def describe_usage(used_bytes: dict[str, int]) -> Object:
+    """What a kubelet measures of claims, by ``NAMESPACE/NAME``."""
+    volumes: list[Object] = [{"name": "token"}]
+    for place, used in used_bytes.items():
+        namespace, _, name = place.partition("/")
+        volumes.append({"name": "data", "usedBytes": used, "pvcRef": {"namespace": namespace, "name": name}})
+    return {"node": {"nodeName": "node-a"}, "pods": [{"podRef": {"name": "any"}, "volume": volumes}, {}]}
 
 
 class WatchStream:

@@ -24,6 +24,8 @@ class Kubelet:
         """Do what is next for each pod and claim."""
         for claim in self._writer.all("PersistentVolumeClaim"):
             self._bind_claim(claim)
+        for volume in self._writer.all("PersistentVolume"):
+            self._reclaim_volume(volume)
         for pod in self._writer.all("Pod"):
             self._run_pod(pod)
 
@@ -153,7 +155,11 @@ class Kubelet:
             return
         size = claim["spec"]["resources"]["requests"]["storage"]
         status: dict[str, Any] = dict(claim.get("status") or {})
-        if status.get("phase") != "Bound":
+        if status.get("phase") != "Bound" and claim["spec"].get("volumeName"):
+            volume = self._writer.find("PersistentVolume", "", claim["spec"]["volumeName"])
+            if volume is None or volume["spec"]["claimRef"].get("uid") != claim["metadata"]["uid"]:
+                return  # the volume belongs to another claim
+        elif status.get("phase") != "Bound":
             self._create_volume(claim, size)
         elif status["capacity"]["storage"] == size:
             return
@@ -161,6 +167,15 @@ class Kubelet:
         current = self._writer.find("PersistentVolumeClaim", claim["metadata"]["namespace"], claim["metadata"]["name"])
         assert current
         self._writer.write_status(current, status)
+
+    def _reclaim_volume(self, volume: Object) -> None:
+        """Delete a volume whose claim is gone, unless it is retained."""
+        reference = volume["spec"].get("claimRef") or {}
+        claim = self._writer.find("PersistentVolumeClaim", reference.get("namespace", ""), reference.get("name", ""))
+        if claim is not None and claim["metadata"]["uid"] == reference.get("uid"):
+            return
+        if volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete":
+            self._writer.delete(volume)
 
     def _create_volume(self, claim: Object, size: str) -> None:
         metadata = claim["metadata"]

@@ -82,6 +82,7 @@ class State:
         self.sessions = Sessions()
         self.tokens = {TOKEN}
         self.requests: list[LoggedRequest] = []
+        self.used_bytes: dict[str, int] = {}
         self.half_open = False
         self.bookmarks = 0
         self.watch_generation = 0

@@ -1,50 +1,15 @@
-"""What the volumes of a volume set are and need: growth, scheduled snapshots, expired snapshots; pure.
-
-Capacities are in GB, times in seconds since the epoch.
-"""
+"""What the volumes of a volume set are, and what this host does not do for them; pure. Capacities are in GB."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
-from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import (
-    MOST_CAPACITY,
-    ReplicaVolume,
-    Snapshot,
-    VolumeLifecycle,
-    VolumeSetState,
-    last_proof,
-)
-from reconciler.model.kinds.volumeset import Growth, Snapshots
-from reconciler.times import FIRST_DAY, ExpiryTime, format_iso_time
-
-SCHEDULED = "reconciler/schedule"
-"""The tag of snapshots that the schedule took; its value is the schedule."""
-
-KEEP_REPLACED = 3
-"""The number of snapshots of replaced data that a volume keeps: each may take as much of the disk as the volume."""
-
-LEAST_FACTOR = 1.1
-"""The scaling factor of a volume set without one."""
-
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0}
-
-
-class ScheduleState(msgspec.Struct, frozen=True):
-    """How far a schedule is: ``checked`` is the last minute since the epoch that was handled under ``schedule``."""
-
-    schedule: str = ""
-    checked: int = 0
+from reconciler.engines.host.volumes.protocol import StoredVolume
+from reconciler.engines.volumes import ReplicaVolume, VolumeLifecycle, VolumeSetState, last_proof
 
 
 def existing_volumes(
@@ -86,96 +51,8 @@ def describe_overcommitment(stored: Sequence[StoredVolume], disk: int) -> str:
     )
 
 
-def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
-    """The capacity to which a volume with ``used`` bytes grows by itself; None if it stays.
-
-    See docs/platform/volumeset.md#automatic-growth. A volume never shrinks.
-    """
-    if growth.min_free_percentage is None or capacity <= 0:
-        return None
-    share, filled = growth.min_free_percentage / 100, used / GIB
-    if capacity - filled >= capacity * share:
-        return None
-    largest = float(MOST_CAPACITY if growth.max_capacity is None else growth.max_capacity)
-    # No capacity keeps all of a used volume free, and the formula would divide by zero.
-    needed = math.inf if share >= 1 else filled / (1 - share) * (growth.scaling_factor or LEAST_FACTOR)
-    target = round(min(needed, largest), 3)
-    return target if target > capacity else None
-
-
-def due_snapshot(state: ScheduleState, snapshots: Snapshots, now: float) -> tuple[ScheduleState, int | None]:
-    """The state at ``now``, and the minute whose snapshot is due; None if none is.
-
-    A new or changed schedule begins now. After a downtime only the newest time counts.
-    """
-    minute, schedule = int(now // 60), snapshots.schedule or ""
-    if begins_anew(schedule, state.schedule, state.checked, minute):
-        return ScheduleState(schedule, minute), None
-    times = due_times(schedule, state.checked, minute)
-    return (state, None) if times is None else (ScheduleState(schedule, times.newest), times.newest)
-
-
-def scheduled_name(minute: int) -> str:
-    """The name of the snapshot that is due at ``minute``; taken twice, it is the same one."""
-    return f"scheduled-{compact_time(format_iso_time(minute * 60.0))}"
-
-
-def compact_time(time: str) -> str:
-    """An ISO 8601 time as a part of a name."""
-    return "".join(letter for letter in time if letter.isalnum())
-
-
-def compute_expiry(snapshots: Snapshots, now: float) -> str:
-    """When a snapshot that the schedule takes at ``now`` expires; "" for never."""
-    duration = retention_seconds(snapshots.retention_duration)
-    return "" if duration is None else format_iso_time(now + duration)
-
-
-def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnapshot]:
-    """Those that the schedule took, the oldest first."""
-    return sorted(
-        (snapshot for snapshot in snapshots if SCHEDULED in snapshot.tags),
-        key=lambda stored: (stored.created, stored.name),
-    )
-
-
-def select_expired_snapshots(
-    snapshots: Iterable[StoredSnapshot], expiry: ExpiryTime, keep_last: int | None = None
-) -> tuple[str, ...]:
-    """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
-
-    The newest one of the schedule stays until there is a newer one, and so do the newest of what restores replaced. One
-    from the future was taken while the clock was ahead: it makes no other one old.
-    """
-    listed = sorted(snapshots, key=lambda stored: (stored.created, stored.name))
-    past = [snapshot for snapshot in listed if _parse_seconds(snapshot.created) <= expiry.now]
-    scheduled = scheduled_snapshots(past)
-    surplus = scheduled[:-keep_last] if keep_last is not None else []
-    surplus += [stored for stored in past if BEFORE_RESTORE in stored.tags][:-KEEP_REPLACED]
-    over = [snapshot for snapshot in listed if (expiry.is_steady and snapshot in surplus) or _is_over(snapshot, expiry)]
-    return tuple(snapshot.name for snapshot in over if snapshot not in scheduled[-1:])
-
-
-def _is_over(snapshot: StoredSnapshot, expiry: ExpiryTime) -> bool:
-    """Whether a snapshot has expired, and not only by the clock of a host that did not know the time."""
-    until = _parse_seconds(snapshot.expires) if snapshot.expires else math.inf
-    return until >= FIRST_DAY and expiry.is_over(until, _parse_seconds(snapshot.created))
-
-
-@lru_cache(maxsize=256)
-def retention_seconds(text: str) -> float | None:
-    """``7d``, ``1.5h`` or ``30m`` in seconds; None if there is no such duration."""
-    try:
-        return float(text[:-1]) * _UNITS[text[-1:]]
-    except (KeyError, ValueError):
-        return None
-
-
 def _make_volume(stored: StoredVolume, bound: bool, free: VolumeLifecycle, used: int) -> ReplicaVolume:
-    snapshots = tuple(
-        Snapshot(snapshot.name, snapshot.created, snapshot.capacity, snapshot.expires, snapshot.tags)
-        for snapshot in stored.snapshots
-    )
+    snapshots = tuple(snapshot.describe() for snapshot in stored.snapshots)
     proven = last_proof(snapshots)
     # A replica that wants a deleted volume gets a new one.
     if stored.state is VolumeState.DELETED:
@@ -186,7 +63,3 @@ def _make_volume(stored: StoredVolume, bound: bool, free: VolumeLifecycle, used:
     lifecycle = VolumeLifecycle.REPAIRING if stored.damage or stored.lost else VolumeLifecycle.BOUND if bound else free
     detached = stored.grows_detached or UNSET
     return ReplicaVolume(stored.index, lifecycle, stored.capacity, used, snapshots, detached, proven)
-
-
-def _parse_seconds(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()

@@ -16,11 +16,11 @@ from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.stores import store_mounts
 from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
-from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumesets.attachments import holder_name
 from reconciler.engines.host.volumesets.verifier import CheckRun
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.volumes import VolumeId
 from reconciler.engines.workload.environment import build_environment, unset_variables
 from reconciler.engines.workload.object_stores import unmounted_stores
 from reconciler.engines.workload.spec import WorkloadSpec

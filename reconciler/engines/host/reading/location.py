@@ -102,8 +102,8 @@ class HostReader:
     def clone_snapshot(self, source: Key, name: str, target: Key, index: int) -> None:
         """Copy a snapshot between two volumes of this location."""
         from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
-        from reconciler.engines.host.volumes.protocol import VolumeId
         from reconciler.engines.host.volumes.space import reserve_of
+        from reconciler.engines.volumes import VolumeId
 
         reserve = reserve_of(self._settings.host.disk_reserve)
         clone_snapshot(self._root, VolumeId(source, index), name, VolumeId(target, index), reserve)

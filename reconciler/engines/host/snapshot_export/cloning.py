@@ -11,10 +11,10 @@ from reconciler.engines.host.snapshot_export.exporter import volume_files
 from reconciler.engines.host.snapshot_export.importer import check_backend, create_staging_directory
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
-from reconciler.engines.host.volumes.protocol import BackendName, VolumeId
+from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import remove_staged, snapshot_data, verify_snapshot, write_snapshot
 from reconciler.engines.host.volumes.space import Reserve, check_space
-from reconciler.engines.volumes import CLONED_FROM, make_rejection
+from reconciler.engines.volumes import CLONED_FROM, VolumeId, make_rejection
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason

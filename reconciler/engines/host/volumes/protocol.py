@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles, VolumeRecord, VolumeState
+from reconciler.engines.volumes import Snapshot
 from reconciler.model.key import Key
 
 
@@ -21,25 +22,11 @@ class BackendName(StrEnum):
     BTRFS = "btrfs"
 
 
-class VolumeId(msgspec.Struct, frozen=True, order=True):
-    """The volume of one replica ordinal of a volume set."""
-
-    volumeset: Key
-    index: int
-
-    def __str__(self) -> str:
-        return f"volume {self.index} of {self.volumeset}"
-
-
 class VolumeSpec(NamedTuple):
     """The manifest's wishes for a new volume; ``capacity`` is in GB, ``file_system`` is ext4 or xfs."""
 
     capacity: float
     file_system: str = "ext4"
-
-
-BEFORE_RESTORE = "reconciler/before-restore"
-"""The tag of a snapshot of what a restore replaced; its value is the snapshot that was restored."""
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +42,10 @@ class StoredSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     checksum: str
     expires: str = ""
     tags: dict[str, str] = {}
+
+    def describe(self) -> Snapshot:
+        """The snapshot as every engine shows it."""
+        return Snapshot(self.name, self.created, self.capacity, self.expires, self.tags)
 
 
 class StoredVolume(msgspec.Struct, frozen=True):

@@ -9,10 +9,11 @@ from reconciler.engines.host.disk.directories import make_traversable
 from reconciler.engines.host.disk.ownership import Owner, make_shared
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
-from reconciler.engines.host.volumes.protocol import BackendName, VolumeId
+from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import verify_snapshot
 from reconciler.engines.host.volumes.space import Reserve, check_space
 from reconciler.engines.host.volumes.volume import VolumeOnDisk, list_volumes, remove_leftovers
+from reconciler.engines.volumes import VolumeId
 
 SCRATCH = "verification"
 """The directory of the copies, below that of the location."""

@@ -21,17 +21,10 @@ from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.final import FinalSnapshots
 from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.layout import VolumeRecord, VolumeState
-from reconciler.engines.host.volumes.protocol import (
-    BEFORE_RESTORE,
-    DeletedVolume,
-    StoredSnapshot,
-    StoredVolume,
-    VolumeId,
-    VolumeSpec,
-)
+from reconciler.engines.host.volumes.protocol import DeletedVolume, StoredSnapshot, StoredVolume, VolumeSpec
 from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space, compute_free_space
 from reconciler.engines.host.volumes.volume import VolumeOnDisk, list_volumes, remove_leftovers
-from reconciler.engines.volumes import PROVEN
+from reconciler.engines.volumes import BEFORE_RESTORE, PROVEN, VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -20,8 +20,8 @@ from reconciler.engines.host.volumes.layout import (
     VolumeState,
     read_json,
 )
-from reconciler.engines.host.volumes.protocol import BackendName, StoredVolume, VolumeBackend, VolumeId, VolumeSpec
-from reconciler.engines.volumes import make_rejection
+from reconciler.engines.host.volumes.protocol import BackendName, StoredVolume, VolumeBackend, VolumeSpec
+from reconciler.engines.volumes import VolumeId, make_rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

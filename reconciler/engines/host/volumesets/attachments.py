@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

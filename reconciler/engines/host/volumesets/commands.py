@@ -12,12 +12,11 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.decisions.volumes import compact_time
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.connections import list_started
 from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
-from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
+from reconciler.engines.host.volumes.protocol import StoredSnapshot
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
 from reconciler.engines.host.volumesets.other_users import find_other_users
@@ -34,7 +33,8 @@ from reconciler.engines.volume_commands import (
     VolumeCommand,
     apply_command,
 )
-from reconciler.engines.volumes import make_rejection, read_volumes
+from reconciler.engines.volumes import VolumeId, make_rejection, read_volumes
+from reconciler.engines.workload.volume_upkeep import compact_time
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -12,9 +12,9 @@ import msgspec
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
-from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.snapshot_hooks import read_snapshot_hooks
 from reconciler.reasons import Reason

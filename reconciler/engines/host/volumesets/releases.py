@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.decisions.volumes import retention_seconds
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, read_if_readable
-from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumes.protocol import StoredVolume
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.release_snapshots import list_outdated_snapshots, snapshot_before, wants_snapshots, workload_of
-from reconciler.engines.volumes import Snapshot
+from reconciler.engines.volumes import Snapshot, VolumeId
+from reconciler.engines.workload.volume_upkeep import retention_seconds
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification

@@ -13,16 +13,17 @@ import msgspec
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.due_times import begins_anew, due_times
-from reconciler.engines.host.decisions.volumes import ScheduleState
 from reconciler.engines.host.disk.atomic import write_durable, write_failures
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.engines.host.volumes.layout import VolumeState, read_if_readable
-from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume, VolumeId
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, StoredVolume
 from reconciler.engines.host.volumes.scratch import ScratchVolumes
-from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import Observation
+from reconciler.engines.volumes import BEFORE_RESTORE, VolumeId
+from reconciler.engines.workload.volume_failures import Act, VolumeFailures
+from reconciler.engines.workload.volume_upkeep import ScheduleState
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.snapshot_check import SnapshotCheck, read_snapshot_check

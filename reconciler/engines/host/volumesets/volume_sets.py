@@ -13,13 +13,13 @@ import msgspec
 from reconciler.engines.host.decisions.volumes import existing_volumes, list_limitations
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeSpec
 from reconciler.engines.host.volumesets.attachments import Attachments, lock_message
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volumes import VolumeSetState, read_volumes
+from reconciler.engines.volumes import VolumeId, VolumeSetState, read_volumes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification, read_keep_last, read_specification

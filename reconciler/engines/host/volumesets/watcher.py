@@ -13,27 +13,28 @@ import msgspec
 
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.decisions.volumes import (
+from reconciler.engines.host.decisions.volumes import describe_overcommitment
+from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
+from reconciler.engines.host.volumes.protocol import StoredVolume
+from reconciler.engines.host.volumes.store import TRIM_PAUSE
+from reconciler.engines.host.volumesets.attachments import lock_message, parse_holder
+from reconciler.engines.host.volumesets.commands import VolumeCommands
+from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
+from reconciler.engines.protocol import Observation
+from reconciler.engines.volumes import VolumeId
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
+from reconciler.engines.workload.volume_failures import Act, VolumeFailures
+from reconciler.engines.workload.volume_upkeep import (
     SCHEDULED,
     ScheduleState,
     compute_expiry,
-    describe_overcommitment,
     due_snapshot,
     grown_capacity,
     scheduled_name,
     scheduled_snapshots,
     select_expired_snapshots,
 )
-from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
-from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
-from reconciler.engines.host.volumes.store import TRIM_PAUSE
-from reconciler.engines.host.volumesets.attachments import lock_message, parse_holder
-from reconciler.engines.host.volumesets.commands import VolumeCommands
-from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
-from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
-from reconciler.engines.protocol import Observation
-from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
@@ -227,7 +228,8 @@ class VolumeWatcher:
 
     async def _delete_expired(self, volume: VolumeId, stored: StoredVolume, keep_last: int | None) -> None:
         """Delete the snapshots that are over, but never the newest one of the schedule that can be restored."""
-        over = select_expired_snapshots(stored.snapshots, self._clock.expiry(), keep_last)
+        snapshots = [snapshot.describe() for snapshot in stored.snapshots]
+        over = select_expired_snapshots(snapshots, self._clock.expiry(), keep_last)
         if not over or over == self._spared.get(volume):
             return
         newest = await self._newest_intact(volume, stored)
@@ -242,7 +244,7 @@ class VolumeWatcher:
 
     async def _newest_intact(self, volume: VolumeId, stored: StoredVolume) -> str:
         """The name of the newest snapshot of the schedule that matches its checksum, "" if none does."""
-        for scheduled_snapshot in reversed(scheduled_snapshots(stored.snapshots)):
+        for scheduled_snapshot in reversed(scheduled_snapshots(snapshot.describe() for snapshot in stored.snapshots)):
             if await asyncio.to_thread(self._sets.store.is_intact, volume, scheduled_snapshot.name):
                 return scheduled_snapshot.name
             if (volume, scheduled_snapshot.name) not in self._damaged:

@@ -15,11 +15,12 @@ from time import time
 import httpx2
 import msgspec
 import yaml
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams, user_auth, verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import UserExec
 from lightkube.core.exceptions import ConfigError
 
+from reconciler.engines.kubernetes.client.http import HttpPool
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
@@ -82,11 +83,32 @@ def make_client(config: SingleConfig) -> httpx2.AsyncClient:
         # Proxies of the environment are not used: what reaches the cluster is in the kubeconfig alone.
         client = AsyncClient(config, ConnectionParams(timeout=timeout, trust_env=False))
     except (OSError, ValueError, ConfigError) as error:
-        raise _make_error(f"the certificates of the context {config.context_name} cannot be used: {error}") from None
-    user = config.user
-    if user is not None and user.exec and not user.token and not user.token_file:
-        client.auth = ExecAuth(user.exec, config.fname.parent if config.fname is not None else Path.cwd())
+        raise _explain_certificates(config, error) from None
+    if (auth := _make_exec_auth(config)) is not None:
+        client.auth = auth
     return client
+
+
+def make_pool(config: SingleConfig) -> HttpPool:
+    """Connections for requests, which log in the same way. Raises EngineError for unusable certificates."""
+    assert config.user is not None
+    try:
+        context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
+        auth = _make_exec_auth(config) or user_auth(config.user)
+    except (OSError, ValueError, ConfigError) as error:
+        raise _explain_certificates(config, error) from None
+    return HttpPool(config.cluster.server, context, auth, CONNECT_SECONDS)
+
+
+def _explain_certificates(config: SingleConfig, error: Exception) -> EngineError:
+    return _make_error(f"the certificates of the context {config.context_name} cannot be used: {error}")
+
+
+def _make_exec_auth(config: SingleConfig) -> ExecAuth | None:
+    user = config.user
+    if user is None or not user.exec or user.token or user.token_file:
+        return None
+    return ExecAuth(user.exec, config.fname.parent if config.fname is not None else Path.cwd())
 
 
 class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -86,7 +86,7 @@ def _read_answers(tasks: Sequence[asyncio.Task[T]]) -> list[T | None]:
 
 
 def _explain_silence(server: str, seconds: float) -> ClusterError:
-    return ClusterError(f"{server} does not answer within {seconds:g} s", reason=Reason.CLUSTER_UNREACHABLE)
+    return ClusterError(f"{server} does not answer within {round(seconds, 1):g} s", reason=Reason.CLUSTER_UNREACHABLE)
 
 
 class _Connections:

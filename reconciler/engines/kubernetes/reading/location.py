@@ -11,6 +11,7 @@ from reconciler.engines.reading import ExecTarget, LogSelection, LogStream, Repl
 if TYPE_CHECKING:
     from reconciler.engines.kubernetes.reading.logs import ClusterLogSearch
     from reconciler.engines.kubernetes.reading.pods import ClusterLocation
+    from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key
     from reconciler.settings import Settings
     from reconciler.terminal.session import ExecSession, TerminalSize
@@ -59,6 +60,22 @@ class KubernetesReader:
 
         return ClusterLogSearch(self._place, selection)
 
+    def final_snapshots(self) -> list[VolumeSnapshot]:
+        """The final snapshots of deleted volumes."""
+        from reconciler.engines.kubernetes.reading.connections import ask_cluster
+        from reconciler.engines.kubernetes.reading.final_snapshots import list_final_snapshots
+
+        place = self._place
+        return ask_cluster(place.cluster, partial(list_final_snapshots, location=place))
+
+    def delete_final_snapshot(self, snapshot: VolumeSnapshot) -> None:
+        """Delete one of them."""
+        from reconciler.engines.kubernetes.reading.connections import ask_cluster
+        from reconciler.engines.kubernetes.reading.final_snapshots import delete_final_snapshot
+
+        place = self._place
+        ask_cluster(place.cluster, partial(delete_final_snapshot, location=place, snapshot=snapshot))
+
     async def open_session(self, target: ExecTarget, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
         """Run ``argv`` in a container of a pod of the workload."""
         from reconciler.engines.kubernetes.reading.session import open_cluster_session
@@ -83,5 +100,5 @@ class KubernetesReader:
         if not isinstance(sender, TcpLink) or not self.has_token(key, token):
             return False
         place = self._place
-        ask = partial(has_address, location=place, key=key, host=sender.client.host)
+        ask = partial(has_address, location=place, key=key, host=sender.origin or sender.client.host)
         return ask_cluster(place.cluster, ask, _CHECK_SECONDS)

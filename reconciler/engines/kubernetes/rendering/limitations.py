@@ -14,7 +14,7 @@ from reconciler.engines.kubernetes.rendering.autoscaling import (
     least_replicas,
     uses_knative,
 )
-from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
+from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.knative import is_whole_host
 from reconciler.engines.kubernetes.rendering.route_objects import uses_gateway
 from reconciler.engines.kubernetes.rendering.routes import list_route_faults, plan_routes
@@ -25,36 +25,42 @@ from reconciler.engines.workload.environment import unset_variables
 from reconciler.engines.workload.mounts import SecretMount, plan_mounts
 from reconciler.engines.workload.spec import Type, uses_capacity_ai
 from reconciler.errors import EngineError
-from reconciler.model.kinds.volumeset import Growth
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.workload import RESOURCE_METRICS, Retries, Workload, metric_of
 from reconciler.model.no_wake import NO_WAKE
-from reconciler.model.platform import POST_SNAPSHOT, PRE_SNAPSHOT, VERIFY_SCHEDULE, VERIFY_SNAPSHOT
+from reconciler.model.platform import POST_SNAPSHOT, PRE_SNAPSHOT, SNAPSHOT_ON, VERIFY_SCHEDULE, VERIFY_SNAPSHOT
 
 _TAGS = {
     NO_WAKE: "every request starts a replica",
     PRE_SNAPSHOT: "no command runs before a snapshot in a cluster",
     POST_SNAPSHOT: "no command runs after a snapshot in a cluster",
+    SNAPSHOT_ON: "no snapshot is taken before a new version in a cluster",
     VERIFY_SNAPSHOT: "no copy of a snapshot is checked in a cluster",
     VERIFY_SCHEDULE: "no copy of a snapshot is checked in a cluster",
 }
 """Tags that have no effect here → what happens instead."""
 
 
-def list_volume_limitations(spec: VolumeSetSpecification) -> tuple[str, ...]:
-    """The sentences about a volume set, in which a cluster does nothing by itself."""
-    return tuple(_list_volume_limitations(spec))
+def list_volume_limitations(
+    spec: VolumeSetSpecification, features: ClusterFeatures, *, measured: bool
+) -> tuple[str, ...]:
+    """The sentences about a volume set. ``measured``: the cluster reports how full volumes are, or was not asked."""
+    return tuple(_list_volume_limitations(spec, features, measured=measured))
 
 
-def _list_volume_limitations(spec: VolumeSetSpecification) -> Iterator[str]:
-    if spec.snapshots.schedule is not None:
-        yield "No snapshot is taken by schedule: commands take snapshots in a cluster."
-    if spec.snapshots.create_final_snapshot:
-        yield "No snapshot is taken before a volume is deleted, whatever createFinalSnapshot is."
-    if spec.snapshots.retention_duration:
-        yield "Snapshots do not expire in a cluster: commands delete them."
-    if spec.autoscaling != Growth():
-        yield "Volumes do not grow by themselves as they fill: a cluster does not report their free space here."
+def _list_volume_limitations(
+    spec: VolumeSetSpecification, features: ClusterFeatures, *, measured: bool
+) -> Iterator[str]:
+    if not features.snapshots:
+        if spec.snapshots.schedule:
+            yield "No snapshot is taken by schedule: the cluster does not serve VolumeSnapshot."
+        if spec.snapshots.create_final_snapshot:
+            yield "No snapshot is taken before a volume is deleted: the cluster does not serve VolumeSnapshot."
+    if spec.autoscaling.min_free_percentage is not None and not measured:
+        yield (
+            "Volumes do not grow by themselves as they fill: the cluster does not let the daemon read how full they "
+            "are (get of nodes/proxy)."
+        )
 
 
 def list_limitations(inputs: WorkloadInputs) -> tuple[str, ...]:

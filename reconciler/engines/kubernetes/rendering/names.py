@@ -127,6 +127,10 @@ def shared_name(purpose: str) -> str:
     return f"{TOOL}.{purpose}"
 
 
+SALT_SECRET = shared_name("salt")
+"""The Secret of a namespace with what the names of pull secrets depend on."""
+
+
 def claim_template_name(volumeset: str) -> str:
     """The volumeClaimTemplate of a volume set.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -11,37 +10,28 @@ from msgspec import UNSET
 
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, index_events, list_events
 from reconciler.engines.kubernetes.status.fields import (
-    OWN_PREFIX,
     ObjectPart,
     find_condition,
     is_true,
     name_of,
     parse_quantity,
     read_field,
-    read_mapping,
-    read_message,
-    read_seconds,
     read_text,
 )
 from reconciler.engines.kubernetes.status.pods import ClaimFault
 from reconciler.engines.kubernetes.status.readiness import ReadinessState, compute_readiness
+from reconciler.engines.kubernetes.status.snapshots import (
+    LiveSnapshot,
+    SnapshotPhase,
+    list_ready,
+    read_index,
+    read_snapshot,
+)
 from reconciler.engines.volumes import ReplicaVolume, Snapshot, VolumeLifecycle, VolumeSetState, last_proof
 from reconciler.engines.workload.status import DeploymentCondition, make_condition, with_condition
 from reconciler.model.quantity import GIB
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
-from reconciler.times import format_iso_time
-
-VOLUME_INDEX = f"{OWN_PREFIX}volume-index"
-"""The annotation of a claim with the index of its volume; without it, the name of the claim ends with that."""
-SNAPSHOT_NAME = f"{OWN_PREFIX}snapshot-name"
-"""The annotation of a VolumeSnapshot with its name in the platform, which an object may not be able to have."""
-SNAPSHOT_EXPIRES = f"{OWN_PREFIX}expires"
-"""The annotation of a VolumeSnapshot with the time when it expires, ISO 8601."""
-SNAPSHOT_TAGS = f"{OWN_PREFIX}tags"
-"""The annotation of a VolumeSnapshot with its tags, as JSON."""
-
-_INDEX = re.compile(r"(?:^|-)(\d{1,6})$")
 
 
 class LiveVolumes(msgspec.Struct, frozen=True):
@@ -71,13 +61,6 @@ def volumeset_state(live: LiveVolumes) -> tuple[Health, bytes]:
     return Health.UNHEALTHY if degraded else Health.HEALTHY, encoded
 
 
-def read_index(claim: ObjectPart) -> int | None:
-    """The index of the volume of a claim; None if the claim has none."""
-    text = read_text(claim, "metadata", "annotations", VOLUME_INDEX)
-    match = _INDEX.search(text or name_of(claim))
-    return int(match[1]) if match else None
-
-
 def find_claim_faults(claims: Iterable[ObjectPart], events: EventIndex) -> dict[str, ClaimFault]:
     """Why claims have no volume, by the name of the claim; those that have one are left out."""
     faults = ((name_of(claim), _find_fault(claim, events)) for claim in claims)
@@ -104,11 +87,11 @@ def _build_state(live: LiveVolumes, by_index: Mapping[int, ObjectPart]) -> Volum
     claimed = live.claimed
     bound = {volume.index for volume in claimed.volumes if volume.lifecycle is VolumeLifecycle.BOUND}
     free = VolumeLifecycle.UNBOUND if claimed.used_by_workload else VolumeLifecycle.UNUSED
-    by_claim = _group_snapshots(live.snapshots)
+    snapshots = _group_snapshots(live.snapshots)
     volumes = {
         index: _make_volume(
             index, claim, VolumeLifecycle.BOUND if index in bound else free, live.used.get(index, 0),
-            by_claim.get(name_of(claim), ()),
+            snapshots.get(index, ()),
         )
         for index, claim in by_index.items()
     }  # fmt: skip
@@ -133,37 +116,16 @@ def _make_volume(
     return ReplicaVolume(index, lifecycle, size, used, snapshots, detached, proven)
 
 
-def _group_snapshots(parts: Iterable[ObjectPart]) -> dict[str, tuple[Snapshot, ...]]:
-    """The snapshots that can be restored by the name of their claim, the oldest first."""
-    by_claim: dict[str, list[Snapshot]] = defaultdict(list)
-    for part in parts:
-        if read_field(part, "status", "readyToUse") is True and not read_text(part, "metadata", "deletionTimestamp"):
-            by_claim[read_text(part, "spec", "source", "persistentVolumeClaimName")].append(_read_snapshot(part))
-    return {claim: tuple(sorted(made, key=lambda one: (one.created, one.name))) for claim, made in by_claim.items()}
+def _group_snapshots(parts: Iterable[ObjectPart]) -> dict[int, tuple[Snapshot, ...]]:
+    """The snapshots that can be restored by the index of their volume, the oldest first.
 
-
-def _read_snapshot(part: ObjectPart) -> Snapshot:
-    annotations = read_mapping(part, "metadata", "annotations")
-    created = read_seconds(part, "status", "creationTime") or read_seconds(part, "metadata", "creationTimestamp")
-    size = round(parse_quantity(read_field(part, "status", "restoreSize")) / GIB, 3)
-    return Snapshot(
-        _snapshot_name(part),
-        format_iso_time(created),
-        size,
-        read_text(annotations, SNAPSHOT_EXPIRES),
-        _read_tags(read_text(annotations, SNAPSHOT_TAGS)),
-    )
-
-
-def _snapshot_name(part: ObjectPart) -> str:
-    return read_text(part, "metadata", "annotations", SNAPSHOT_NAME) or name_of(part)
-
-
-def _read_tags(text: str) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, str]) if text else {}
-    except msgspec.DecodeError:
-        return {}
+    A volume that moves to another workload gets another claim, and its snapshots still name the former one.
+    """
+    by_index: dict[int, list[Snapshot]] = defaultdict(list)
+    for live in list_ready(map(read_snapshot, parts)):
+        if live.index is not None:
+            by_index[live.index].append(live.snapshot)
+    return {index: tuple(snapshots) for index, snapshots in by_index.items()}
 
 
 def _check_claims(by_index: Mapping[int, ObjectPart], events: EventIndex) -> Iterator[DeploymentCondition]:
@@ -190,11 +152,12 @@ def _check_growth(claim: ObjectPart, events: EventIndex) -> str:
 
 def _check_snapshots(live: LiveVolumes) -> Iterator[DeploymentCondition]:
     """The condition for the newest snapshot of a volume, if it could not be taken."""
-    newest: dict[str, ObjectPart] = {}
-    for part in sorted(live.snapshots, key=lambda one: read_seconds(one, "metadata", "creationTimestamp")):
-        newest[read_text(part, "spec", "source", "persistentVolumeClaimName")] = part
-    for part in newest.values():
-        if message := read_message(part, "status", "error", "message"):
-            words = f"{_snapshot_name(part)} was not taken: {Reason.SNAPSHOT_FAILED}: {message}"
+    newest: dict[int | None, LiveSnapshot] = {}
+    for snapshot in sorted(map(read_snapshot, live.snapshots), key=lambda one: one.since):
+        if not snapshot.final:
+            newest[snapshot.index] = snapshot
+    for snapshot in newest.values():
+        if snapshot.phase is SnapshotPhase.FAILED:
+            words = f"{snapshot.snapshot.name} was not taken: {Reason.SNAPSHOT_FAILED}: {snapshot.message}"
             yield make_condition(ConditionType.SNAPSHOT_FAILING, Reason.SNAPSHOT_FAILED, words)
             return

@@ -11,12 +11,13 @@ import msgspec
 from reconciler.engines.context import LocationRecords
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volumes import VolumeId
 from reconciler.engines.workload.environment import PlatformEnvContext
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode_manifests

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.snapshot_export.cloning import CLONED_FROM, clone_snapshot
-from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumes.space import Reserve
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

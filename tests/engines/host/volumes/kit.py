@@ -13,9 +13,10 @@ import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.freeze import LIMIT
-from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.volumes.layout import VolumeState
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

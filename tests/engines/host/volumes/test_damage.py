@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import ALL, IMAGES, ONE, SET, VOLUME, Disk, disk_with, refused

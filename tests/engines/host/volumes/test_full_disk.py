@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

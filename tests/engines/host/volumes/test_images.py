@@ -17,7 +17,7 @@ import pytest
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.freeze import freeze_file_system
-from reconciler.engines.host.volumes.protocol import VolumeId
+from reconciler.engines.volumes import VolumeId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import IMAGES, ONE, OTHER, SET, VOLUME, Disk, refused

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.engines.host.decisions.replica import Replica
-from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.volumes import VolumeId
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from tests.engines.host.fake import FakeRuntime

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
+from reconciler.engines.host.volumes.protocol import StoredVolume
 from reconciler.engines.host.volumesets.replacements import Replacements
+from reconciler.engines.volumes import VolumeId
 from reconciler.model.key import Key
 from tests.engines.host.kit import play_on
 from tests.engines.host.volumesets.kit import SET, VolumeHarness, play

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.layout import VolumeFiles
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
+from reconciler.engines.volumes import VolumeId
 from reconciler.planning.plan import Action
 from tests.engines.host.signals import RecordedSignals
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHarness, play

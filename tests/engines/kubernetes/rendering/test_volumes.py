@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
 from reconciler.engines.kubernetes.rendering.limitations import list_volume_limitations
 from reconciler.engines.kubernetes.rendering.names import claim_name, snapshot_name
 from reconciler.engines.kubernetes.rendering.workload import render_workload
@@ -34,6 +35,8 @@ def test_two_snapshots_never_have_the_same_object() -> None:
 
 
 def test_what_a_cluster_does_not_do_for_volumes_is_named() -> None:
-    spec = Specification(snapshots=Snapshots(True, "7d", "0 4 * * *"), autoscaling=Growth(max_capacity=200))
-    assert len(list_volume_limitations(spec)) == 4
-    assert list_volume_limitations(Specification(snapshots=Snapshots(create_final_snapshot=False))) == ()
+    spec = Specification(snapshots=Snapshots(True, "7d", "0 4 * * *"), autoscaling=Growth(min_free_percentage=20))
+    assert len(list_volume_limitations(spec, ClusterFeatures(), measured=False)) == 3
+    assert list_volume_limitations(spec, ClusterFeatures(snapshots=True), measured=True) == ()
+    plain = Specification(snapshots=Snapshots(create_final_snapshot=False))
+    assert list_volume_limitations(plain, ClusterFeatures(), measured=False) == ()

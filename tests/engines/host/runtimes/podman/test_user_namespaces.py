@@ -28,9 +28,10 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.podman.users.rules import id_range
 from reconciler.engines.host.runtimes.protocol import Mount
-from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.volumes import VolumeId
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

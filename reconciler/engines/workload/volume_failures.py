@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.protocol import Observation
+from reconciler.engines.volumes import VolumeId
 from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -51,10 +51,20 @@ class ActFailure(msgspec.Struct, frozen=True):
     due: float
 
 
+class VolumeSignals(Protocol):
+    """Leads to the daemon what happens to volumes."""
+
+    def report(self, key: Key, reason: Reason, message: str) -> None:
+        """Report an event that no step caused."""
+
+    def report_change(self, key: Key | None = None) -> None:
+        """Report that an observation of ``key``, or (None) of anything here, may differ from the last one."""
+
+
 class VolumeFailures:
     """The failures of the volumes of a location, which are conditions of its volume sets."""
 
-    def __init__(self, clock: Clock, signals: LocationSignals) -> None:
+    def __init__(self, clock: Clock, signals: VolumeSignals) -> None:
         self._clock = clock
         self._signals = signals
         self._found: dict[tuple[VolumeId, Act], ActFailure] = {}
@@ -79,12 +89,12 @@ class VolumeFailures:
         if former is None or _format_stable_text(former.error) != _format_stable_text(error):
             self._signals.report(volume.volumeset, _get_event_reason(act, error), _format_failure_message(failure, act))
         if former is None or str(former.error) != str(error):
-            self._signals.report_change()
+            self._signals.report_change(volume.volumeset)
 
     def clear(self, volume: VolumeId, act: Act) -> None:
         """Forget the failure of an act, which succeeded or is no longer wanted."""
         if self._found.pop((volume, act), None) is not None:
-            self._signals.report_change()
+            self._signals.report_change(volume.volumeset)
 
     def retain(self, volumesets: Container[Key]) -> None:
         """Forget the failures of volume sets that do not exist any more."""

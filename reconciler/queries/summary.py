@@ -1,0 +1,161 @@
+"""Reads the status in one look: of everything, of a source, a resource or a commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from reconciler.errors import NotFoundError, SourceError, UsageError
+from reconciler.model.key import Key
+from reconciler.model.target import parse_target
+from reconciler.queries.existence import check_present
+from reconciler.queries.targets import resolve_target
+from reconciler.reasons import ConditionType
+from reconciler.records.store import Records
+from reconciler.records.tables.conditions import HOST
+from reconciler.settings import Settings, SourceSettings
+from reconciler.source.source import Source, open_source
+from reconciler.status.conditions import compute_conditions
+from reconciler.status.facts import FactsReader
+from reconciler.status.source_status import read_source_status
+from reconciler.status.summary import (
+    CommitStatus,
+    Outlook,
+    SourceSummary,
+    StatusSummary,
+    UnreadyResource,
+    decide_outlook,
+    rank_outlook,
+)
+
+MOST_LISTED = 50
+"""The most resources of a summary."""
+_MOST_READ = 1000
+"""The most resources whose conditions are computed; more fail together, by one cause."""
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
+
+
+class _OpenSource(NamedTuple):
+    """A source with its summary; ``source`` is None where the repository cannot be opened."""
+
+    source: Source | None
+    summary: SourceSummary
+
+
+def summarize_status(
+    settings: Settings, records: Records, target: str, now: float, *, daemon_runs: bool
+) -> StatusSummary:
+    """The status of all sources and resources, or of the source, resource or commit ``target``.
+
+    ``now`` is the time. Raises NotFoundError and UsageError.
+    """
+    opened = [_open_source(settings, source, records, now) for source in settings.sources]
+    commit = _find_commit(opened, target) if _COMMIT.fullmatch(target) else None
+    name = commit.source if commit is not None else ""
+    key = None
+    if target and commit is None:
+        named = _find_target(settings, records, target)
+        name, key = ("", named) if isinstance(named, Key) else (named.partition("/")[2], None)
+    sources = [summary for _, summary in opened if name in ("", summary.status.name)]
+    keys = [key] if key is not None else _list_unready_keys(records, name)
+    unready = list(_read_unready(settings, records, keys[:_MOST_READ]))
+    if key is not None:
+        owners = {resource.source for resource in unready} | {record.source for record in records.applied.get(key)}
+        sources = [summary for summary in sources if summary.status.name in owners]
+    counts = records.applied.counts(name or None)
+    return StatusSummary(
+        daemon_runs,
+        sources,
+        sorted(unready, key=lambda resource: -rank_outlook(resource.outlook))[:MOST_LISTED],
+        max(len(unready), len(keys) if len(keys) > _MOST_READ else 0),
+        sum(counts.values()) if key is None else 1,
+        [condition for condition in records.conditions.get(HOST) if _is_bad(condition.type, condition.status)],
+        commit,
+    )
+
+
+def _open_source(settings: Settings, source: SourceSettings, records: Records, now: float) -> _OpenSource:
+    opened, newest, unreadable = None, None, ""
+    try:
+        opened = open_source(source, settings.state)
+        newest = opened.revision("")
+    except SourceError as error:
+        unreadable = str(error)
+    status = read_source_status(records, source.name)
+    approvals = records.approvals.waiting_digests(source.name, now)
+    return _OpenSource(opened, SourceSummary(status, source.url, newest, unreadable, approvals))
+
+
+def _find_target(settings: Settings, records: Records, target: str) -> Key | str:
+    """The resource or ``source/NAME`` that ``target`` names. Raises NotFoundError and UsageError."""
+    try:
+        named = resolve_target(settings, records, parse_target(target))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if isinstance(named, Key):
+        check_present(records, named)
+    elif named.partition("/")[2] not in {source.name for source in settings.sources}:
+        raise NotFoundError(f"there is no {named}; the settings have {', '.join(one.name for one in settings.sources)}")
+    return named
+
+
+def _find_commit(opened: Iterable[_OpenSource], prefix: str) -> CommitStatus | None:
+    """Whether the commit that begins with ``prefix`` is live, by the first source whose repository has it."""
+    for source, summary in opened:
+        if source is None:
+            continue
+        try:
+            commit = source.repository.resolve(prefix).commit
+        except SourceError:
+            continue
+        return _judge_commit(source, summary, commit)
+    return None
+
+
+def _judge_commit(source: Source, summary: SourceSummary, commit: str) -> CommitStatus:
+    status, short = summary.status, commit[:12]
+    applied = status.applied.commit if status.applied is not None else ""
+    if applied and source.repository.contains(applied, commit):
+        later = "" if applied == commit else f", which the applied {applied[:12]} contains"
+        return CommitStatus(commit, status.name, _judge_applied(summary, applied), f"{short} is applied{later}")
+    if status.refused is not None and status.refused.commit == commit:
+        return CommitStatus(commit, status.name, Outlook.FAILING, f"{short} is refused: {status.refused.message}")
+    if summary.newest is None or not source.repository.contains(summary.newest.commit, commit):
+        branch = summary.newest.ref if summary.newest is not None else "its branch"
+        message = f"{short} is in the repository, and not on {branch}: merge or push it"
+        return CommitStatus(commit, status.name, Outlook.WAITING, message)
+    outlook = max(summary.outlook, Outlook.PROGRESSING, key=rank_outlook)
+    return CommitStatus(commit, status.name, outlook, f"{short} is not applied yet")
+
+
+def _judge_applied(summary: SourceSummary, applied: str) -> Outlook:
+    """The outlook of what is applied; a newer commit that is refused does not make it worse."""
+    ready = summary.status.conditions.get(ConditionType.READY)
+    if summary.approvals:
+        return Outlook.WAITING
+    if ready is None or ready.status or summary.status.trouble is not None or not summary.is_current:
+        return Outlook.WELL
+    return summary.outlook if applied else Outlook.PROGRESSING
+
+
+def _list_unready_keys(records: Records, source: str) -> list[Key]:
+    """The resources that may be not ready, of ``source`` or ("") of all: failed, waiting, behind, or not healthy."""
+    keys = {str(failure.key) for failure in records.failures.all(source or None)}
+    keys.update(records.conditions.scopes_with(ConditionType.WAITING))
+    keys.update(records.list_unready(source))
+    return sorted(key for key in map(Key.parse, keys))
+
+
+def _read_unready(settings: Settings, records: Records, keys: list[Key]) -> Iterable[UnreadyResource]:
+    reader = FactsReader(records, settings)
+    reader.expect(keys)
+    for key in keys:
+        facts = reader.facts(key)
+        conditions = compute_conditions(facts)
+        if conditions and (outlook := decide_outlook(conditions)) is not Outlook.WELL:
+            yield UnreadyResource(key, facts.source, outlook, conditions[0].reason, conditions[0].message)
+
+
+def _is_bad(type_: str, status: bool) -> bool:
+    return status is ConditionType(type_).abnormal

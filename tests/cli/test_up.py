@@ -1,0 +1,182 @@
+"""`reconciler up` runs a directory on this machine without settings, and `reconciler down` ends all of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.git import GitRepo
+
+GVC = "kind: gvc\nname: app\nspec: {staticPlacement: {locationLinks: [//location/local]}}\n"
+
+
+class UpSandbox(NamedTuple):
+    """A directory to run, and a state home of its own."""
+
+    folder: Path
+    state: Path
+
+    def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """``reconciler WORDS`` in the directory."""
+        environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
+        return subprocess.run(
+            [sys.executable, "-m", "reconciler.cli", *words],
+            cwd=cwd or self.folder,
+            env={**environ, "XDG_STATE_HOME": str(self.state)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def settings(self) -> str:
+        """The settings that were written."""
+        [file] = self.state.glob("reconciler/*/settings.yaml")
+        return file.read_text()
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[UpSandbox]:
+    """An empty directory; what runs for it ends with the test."""
+    folder, state = tmp_path / "project", tmp_path / "state"
+    folder.mkdir()
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.geteuid():
+            path.chmod(path.stat().st_mode | 0o111)  # replicas of the default user come through
+    sandbox = UpSandbox(folder, state)
+    yield sandbox
+    sandbox.run("down", "--volumes")
+
+
+def page(text: str) -> str:
+    """The page at the address in the output of `up`."""
+    address = re.search(r"http://127\.0\.0\.1:\d+", text)
+    assert address is not None, text
+    with urllib.request.urlopen(address[0], timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandbox) -> None:
+    begun = sandbox.run("up", "--yes", "--detach")
+    assert (begun.returncode, begun.stderr) == (0, ""), begun
+    assert page(begun.stdout) == "<h1>It runs from Git</h1>"
+
+    again = sandbox.run("up", "--detach")
+    assert again.returncode == 1
+    assert "runs already" in again.stderr
+
+    manifest = sandbox.folder / "app" / "web.yaml"
+    manifest.write_text(manifest.read_text().replace("It runs from Git", "Changed"))
+    assert "workload/app/web" in sandbox.run("get", "wl", cwd=sandbox.folder / "app").stdout, "also from below"
+    git = ["git", "-c", "user.name=ada", "-c", "user.email=ada@localhost"]
+    subprocess.run([*git, "commit", "--quiet", "--all", "--message=Change it"], cwd=sandbox.folder, check=True)
+    waited = sandbox.run("status", "HEAD", "--wait")
+    assert (waited.returncode, "is applied" in waited.stdout) == (0, True), waited
+
+    ended = sandbox.run("down")
+    assert ended.returncode == 0
+    assert "stay in" in ended.stdout
+    with pytest.raises(OSError, match="refused"):
+        page(begun.stdout)
+    resumed = sandbox.run("up", "--detach")
+    assert page(resumed.stdout) == "<h1>Changed</h1>"
+    ended = sandbox.run("down", "--volumes")
+    assert ended.returncode == 0
+    assert list((sandbox.state / "reconciler").iterdir()) == []
+    missing = sandbox.run("down")
+    assert (missing.returncode, "nothing runs" in missing.stderr) == (1, True)
+
+
+def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) -> None:
+    refused = sandbox.run("up")
+    assert refused.returncode == 1
+    assert "is in no Git repository; to write an example into it, as a repository, add --yes" in refused.stderr
+    (sandbox.folder / "gvc.yaml").write_text(GVC)
+    assert "to make it one, with a commit of all files, add --yes" in sandbox.run("up").stderr
+    assert not (sandbox.folder / ".git").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (None, "has no commit yet: git add --all && git commit"),
+        ({"readme.txt": "x"}, "has no manifests of workloads in its newest commit; `reconciler init DIR`"),
+        ({"compose.yaml": "services:\n  web: {image: nginx}\n"}, "compose.yaml is a compose file: reconciler convert"),
+        ({"k8s/app.yaml": "apiVersion: v1\nkind: Pod\n"}, "k8s/app.yaml is of Kubernetes: reconciler convert"),
+    ],
+    ids=["no commit", "no manifest", "compose", "kubernetes"],
+)
+def test_what_cannot_run_names_the_way_out(sandbox: UpSandbox, files: dict[str, str] | None, message: str) -> None:
+    if files is None:
+        subprocess.run(["git", "init", "--quiet", str(sandbox.folder)], check=True)
+    else:
+        GitRepo.create(sandbox.folder, files, bare=False)
+    refused = sandbox.run("up", "--detach")
+    assert (refused.returncode, message in refused.stderr) == (1, True), refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "message"),
+    [
+        ("nowhere", 2, "nowhere does not exist"),
+        ("file:///nowhere", 1, "file:///nowhere cannot be followed"),
+        ("gvc.yaml", 2, "is a file"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(sandbox: UpSandbox, source: str, code: int, message: str) -> None:
+    (sandbox.folder / "gvc.yaml").write_text(GVC)
+    refused = sandbox.run("up", source)
+    assert (refused.returncode, message in refused.stderr) == (code, True), refused.stderr
+
+
+def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> None:
+    repo = GitRepo.create(sandbox.folder, bare=False)
+    repo.commit({"deploy/gvc.yaml": GVC.replace("local", "aws-eu-1"), "other.yaml": "x: 1\n"})
+    repo.git("checkout", "--quiet", "--force", "-b", "side", "main")
+    (sandbox.folder / "deploy" / "gvc.yaml").write_text(GVC)
+    begun = sandbox.run("up", "deploy", "--detach", "--org", "acme")
+    assert begun.stderr == "1 file differs from the commit and does not run: deploy/gvc.yaml\n"
+    settings = sandbox.settings()
+    for line in ("org: acme", "branch: side", "path: deploy", "aws-eu-1:"):
+        assert line in settings
+    assert "local:" not in settings
+
+
+def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: Path) -> None:
+    GitRepo.create(tmp_path / "remote", {"gvc.yaml": GVC})
+    url = f"file://{tmp_path / 'remote'}"
+    begun = sandbox.run("up", url, "--detach")
+    assert begun.returncode == 0, begun
+    assert f"url: {url}" in sandbox.settings()
+    assert sandbox.run("down", url, "--volumes").returncode == 0
+
+
+def test_in_the_foreground_the_address_is_announced_and_an_interrupt_ends_all(sandbox: UpSandbox) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
+    words = [sys.executable, "-u", "-m", "reconciler.cli", "up", "--yes"]
+    environ["XDG_STATE_HOME"] = str(sandbox.state)
+    shown = []
+    with subprocess.Popen(words, cwd=sandbox.folder, env=environ, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            shown.append(line)
+            if "http://127.0.0.1" in line:
+                break
+        address = shown[-1]
+        assert page(address) == "<h1>It runs from Git</h1>"
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
+    assert running.returncode == 0, rest
+    assert shown[0].startswith(f"Following {sandbox.folder} (branch main)")
+    assert rest.endswith("to remove them: reconciler down --volumes\n")
+    with pytest.raises(OSError, match="refused"):
+        page(address)

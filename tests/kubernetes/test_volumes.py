@@ -1,0 +1,118 @@
+"""Volumes on a real cluster: snapshots by schedule, final snapshots, growth, and moves between workloads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.engines.protocol import Result
+from tests.engines.kubernetes.volume_kit import (
+    DATA,
+    HOURS,
+    ShiftedClock,
+    end_step,
+    make_user_step,
+    make_volume_step,
+)
+from tests.kubernetes.cluster.control_plane import Cluster
+from tests.kubernetes.cluster.definitions import SNAPSHOTS
+from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.cluster.objects import STORAGE_CLASS
+from tests.kubernetes.test_engine import RealHarness
+
+pytestmark = pytest.mark.cluster
+
+CLASS = {**STORAGE_CLASS, "metadata": {"name": "general-purpose-ssd-ext4"}}
+HOURLY = {"schedule": "0 * * * *"}
+
+
+class RealVolumes(RealHarness):
+    """The engine on a cluster with snapshots, whose watcher works only when a test says so."""
+
+    clock: ShiftedClock
+    clock_type = ShiftedClock
+
+    def perform(self, *steps: Any) -> None:
+        """Perform steps until each is done."""
+        for step in steps:
+            self.until(lambda step=step: self.apply(step)[str(step.key)].result is Result.APPLIED, f"{step.key}")
+
+    def list(self, kind: str) -> list[dict[str, Any]]:
+        """The objects of a kind in the namespace."""
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "--output", "json"))["items"]
+        return items
+
+    def check(self) -> None:
+        """Let the watcher of volumes look once."""
+        self.catch_up()
+        self.do(self.engine._watcher.check(self.engine._list_volume_sets()))
+
+    def volumes(self) -> dict[str, str]:
+        """The PersistentVolume of each claim that is bound."""
+        claims = self.list("persistentvolumeclaims")
+        bound = [claim for claim in claims if claim["status"].get("phase") == "Bound"]
+        return {claim["metadata"]["name"]: claim["spec"]["volumeName"] for claim in bound}
+
+    def start_user(self, name: str) -> dict[str, str]:
+        """Apply a workload with two volumes, and return these once they are bound."""
+        self.perform(make_user_step(name, replicas=2))
+        self.until(lambda: {f"data-{name}-0", f"data-{name}-1"} <= self.volumes().keys(), "the volumes are bound")
+        self.catch_up()
+        return self.volumes()
+
+
+@pytest.fixture
+def harness(
+    cluster: Cluster, kubelet: Kubelet, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[RealVolumes]:
+    assert kubelet
+    cluster.install(*SNAPSHOTS)
+    cluster.apply(CLASS)
+    harness = RealVolumes(tmp_path / "engine", cluster, f"v{abs(hash(request.node.name)) % 100_000}-")
+    harness.open()
+    try:
+        yield harness
+    finally:
+        harness.close()
+        cluster.api.delete(f"/api/v1/namespaces/{harness.space}")
+
+
+def test_a_snapshot_is_taken_by_schedule_and_a_final_one_outlives_the_volumes(harness: RealVolumes) -> None:
+    harness.perform(make_volume_step(snapshots=HOURLY))
+    harness.start_user("db")
+    harness.engine.begin_schedules()
+    harness.check()
+    assert harness.list("volumesnapshots") == []
+    harness.clock.shift += HOURS
+    harness.check()
+    harness.check()
+    snapshots = harness.list("volumesnapshots")
+    assert sorted(item["spec"]["source"]["persistentVolumeClaimName"] for item in snapshots) == [
+        "data-db-0",
+        "data-db-1",
+    ]
+    harness.perform(end_step(make_user_step("db", replicas=2)), end_step(make_volume_step()))
+    harness.until(lambda: harness.list("persistentvolumeclaims") == [], "the claims are gone")
+    finals = harness.list("volumesnapshots")
+    assert len(finals) == 2
+    assert all(item["metadata"]["annotations"]["reconciler.dev/final"] for item in finals)
+    assert all(item["status"]["readyToUse"] for item in finals)
+
+
+def test_a_volume_set_moves_to_another_workload_with_its_data(harness: RealVolumes) -> None:
+    harness.perform(make_volume_step())
+    before = harness.start_user("db")
+    harness.perform(end_step(make_user_step("db", replicas=2)))
+    harness.catch_up()
+    after = harness.start_user("store")
+    assert after == {claim.replace("-db-", "-store-"): volume for claim, volume in before.items()}
+    for name in after.values():
+        volume = json.loads(harness.kubectl("get", "persistentvolume", name, "--output", "json"))
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+        assert volume["status"]["phase"] == "Bound"
+    harness.until(lambda: harness.see()["workload/shop/store"].health.is_good, "its pods run")
+    assert harness.see()[str(DATA)].health.is_good
