@@ -86,15 +86,6 @@ class _FieldOwner(msgspec.Struct):
     fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
 
 
-class _Strangers:
-    """The names of the objects of a kind in a namespace that are not ours, as they were ``at`` that time."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.at = float("-inf")
-        self.names: frozenset[str] = frozenset()
-
-
 class ObjectTrials:
     """Asks the server what it would make of objects, which changes nothing. ``forced`` are as `ObjectApplier` has them.
 
@@ -108,7 +99,8 @@ class ObjectTrials:
         self._owner = owner
         self._forced = forced
         self._fields: OrderedDict[bytes, str] = OrderedDict()
-        self._strangers: defaultdict[tuple[ObjectKind, str], _Strangers] = defaultdict(_Strangers)
+        self._strangers: dict[tuple[ObjectKind, str], tuple[float, frozenset[str]]] = {}
+        self._asking: defaultdict[tuple[ObjectKind, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def guess(self, key: Key, item: KubeObject) -> Trial | None:
         """``item`` to be applied without a dry run; None where one is needed.
@@ -138,18 +130,19 @@ class ObjectTrials:
 
     async def _is_free(self, target: ObjectId) -> bool:
         """Whether nobody else has an object of a name; the objects of ours are in the mirror."""
-        now = asyncio.get_running_loop().time()
-        strangers = self._strangers[target.kind, target.namespace]
-        async with strangers.lock:
-            if strangers.at + STRANGERS_SECONDS < now:
-                strangers.at = asyncio.get_running_loop().time()
+        collection = target.kind, target.namespace
+        now = asyncio.get_running_loop().time
+        asked = now()
+        async with self._asking[collection]:
+            at, names = self._strangers.get(collection, (float("-inf"), frozenset()))
+            if at + STRANGERS_SECONDS < asked:
+                at = now()
                 try:
-                    selector = self._owner.select_strangers()
-                    strangers.names = await self._api.list_names(target.kind, selector, target.namespace)
+                    names = await self._api.list_names(*collection, self._owner.select_strangers())
                 except EngineError:
-                    strangers.at = float("-inf")
                     return False
-            return target.name not in strangers.names
+                self._strangers[collection] = at, names
+            return target.name not in names
 
     def remember(self, item: KubeObject, fields: str) -> None:
         """Note the hash of the fields that the server has made ours of ``item``."""
