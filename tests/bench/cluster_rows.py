@@ -30,13 +30,13 @@ WORKLOADS = 2000
 CHANGES = 20
 RATE = 100
 """Changes of pods a second."""
-ACCOUNT = "reconciler-bench"
+USER = "daemon"
 GVC = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}}
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [ACCOUNT], "verbs": ["list"]}, {"level": "None"}],
+    "rules": [{"level": "Metadata", "users": [USER], "verbs": ["list"]}, {"level": "None"}],
 }
 _MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -48,7 +48,7 @@ class ClusterBench:
         self.server = server
         self.count = count
         self._lists = folder / "lists"
-        bound = {"kubeconfig": str(server.kubeconfig_of(ACCOUNT, "system:masters"))}
+        bound = {"kubeconfig": str(server.kubeconfig_of(USER, "system:masters"))}
         files = {"gvc.yaml": json.dumps(GVC)} | {_name_file(number): _describe(number) for number in range(count)}
         self.sandbox = DaemonSandbox(
             folder / "site", files, locations={"here": {"engine": "kubernetes", "cluster": bound}}
@@ -106,6 +106,7 @@ def cluster(workspace: Workspace) -> Iterator[Row]:
         bench = ClusterBench(server, folder, count)
         first = bench.apply()
         objects = bench.list_objects()
+        bench.take_lists()
         with bench.sandbox.daemon(fresh=True) as daemon:
             yield from _measure_daemon(bench, daemon)
     # On a cluster of its own, which does not work on the pods of the other one.
@@ -113,7 +114,8 @@ def cluster(workspace: Workspace) -> Iterator[Row]:
         kubectl = _apply_by_kubectl(server, folder, objects)
     name = f"{count:,} workloads on a cluster: first apply"
     note = f"{len(objects):,} objects; CPU {first.cpu:.1f} s; kubectl {kubectl.wall:.1f} s, CPU {kubectl.cpu:.1f} s"
-    yield Row(name, first.wall, kubectl.wall, note=note)
+    yield Row(name, first.wall, 0, note=note)
+    yield Row("  against kubectl apply --server-side", first.wall / kubectl.wall, 1, "times")
     yield Row("  resident at most", first.peak, 400, "MB")
 
 

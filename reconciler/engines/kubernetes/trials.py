@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -87,24 +86,6 @@ class _FieldOwner(msgspec.Struct):
     fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
 
 
-class _Strangers:
-    """The names of the objects of a kind in a namespace that are not ours, as they were a moment ago."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._listed_at = float("-inf")
-        self._names: frozenset[str] = frozenset()
-
-    async def has(self, name: str, list_names: Callable[[], Awaitable[frozenset[str]]]) -> bool:
-        """Whether ``name`` is one of those that ``list_names`` finds. Raises EngineError."""
-        async with self._lock:
-            now = asyncio.get_running_loop().time()
-            if self._listed_at + STRANGERS_SECONDS < now:
-                self._names = await list_names()
-                self._listed_at = now
-            return name in self._names
-
-
 class ObjectTrials:
     """Asks the server what it would make of objects, which changes nothing. ``forced`` are as `ObjectApplier` has them.
 
@@ -118,7 +99,8 @@ class ObjectTrials:
         self._owner = owner
         self._forced = forced
         self._fields: OrderedDict[bytes, str] = OrderedDict()
-        self._strangers: defaultdict[tuple[ObjectKind, str], _Strangers] = defaultdict(_Strangers)
+        self._strangers: dict[tuple[ObjectKind, str], tuple[float, frozenset[str]]] = {}
+        self._asking: defaultdict[tuple[ObjectKind, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def guess(self, key: Key, item: KubeObject) -> Trial | None:
         """``item`` to be applied without a dry run; None where one is needed.
@@ -148,12 +130,19 @@ class ObjectTrials:
 
     async def _is_free(self, target: ObjectId) -> bool:
         """Whether nobody else has an object of a name; the objects of ours are in the mirror."""
-        selector = self._owner.select_strangers()
-        list_names = partial(self._api.list_names, target.kind, selector, target.namespace)
-        try:
-            return not await self._strangers[target.kind, target.namespace].has(target.name, list_names)
-        except EngineError:
-            return False
+        collection = target.kind, target.namespace
+        now = asyncio.get_running_loop().time
+        asked = now()
+        async with self._asking[collection]:
+            at, names = self._strangers.get(collection, (float("-inf"), frozenset()))
+            if at + STRANGERS_SECONDS < asked:
+                at = now()
+                try:
+                    names = await self._api.list_names(*collection, self._owner.select_strangers())
+                except EngineError:
+                    return False
+                self._strangers[collection] = at, names
+            return target.name not in names
 
     def remember(self, item: KubeObject, fields: str) -> None:
         """Note the hash of the fields that the server has made ours of ``item``."""

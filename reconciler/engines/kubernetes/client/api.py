@@ -217,7 +217,7 @@ class KubeApi:
                 return None
             raise
 
-    async def list_names(self, kind: ObjectKind, selector: str, namespace: str) -> frozenset[str]:
+    async def list_names(self, kind: ObjectKind, namespace: str, selector: str) -> frozenset[str]:
         """The names of the objects that ``selector`` takes in a namespace."""
         page = await self.list(kind, selector, namespace, accept=_LIST_OF_METADATA)
         return frozenset(_decode_answer(item, _decode_named, f"list {kind}").metadata.name for item in page.items)
