@@ -223,6 +223,8 @@ EXPIRES: dict[str, str] = {
     "engines/host/housekeeping.py": "nothing: it looks at the clock often",
     "engines/host/images/space.py": "unused images",
     "engines/host/logs/collector.py": "logs of removed replicas",
+    "engines/kubernetes/volumes/releases.py": "nothing: how long snapshots before a release last",
+    "engines/kubernetes/volumes/watcher.py": "snapshots",
     "engines/host/volumesets/releases.py": "nothing: how long snapshots before a release last",
     "engines/host/volumesets/watcher.py": "snapshots",
     "pipeline/source_pipeline.py": "the hourly budget of deletes, and the count of heals",

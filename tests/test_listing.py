@@ -16,6 +16,7 @@ UNCHANGED = {
     "reconciler/cli/__init__.py": "the files of this program",
     "reconciler/cli/commands/eject.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/cli/commands/init.py": "a directory that the command makes",
+    "reconciler/cli/commands/up.py": "the directory of the person who calls it",
     "reconciler/demo.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/engines/host/disk/ownership.py": "it raises OSError, and the start is tried again",
     "reconciler/engines/host/runtimes/podman/programs.py": "an error of the system ends the attempt",

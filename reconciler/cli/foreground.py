@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.cli.output.printing import print_error
-from reconciler.errors import EngineError, LockedError
+from reconciler.errors import EngineError, LockedError, RecordsError
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import SupportsTrials
@@ -61,11 +62,27 @@ def read_addresses(settings: Settings) -> dict[str, str]:
 
 async def end_replicas(settings: Settings) -> None:
     """Stop everything that runs on this machine for ``settings``; errors are printed."""
-    for reader in list_trials(settings):
+    trials = list_trials(settings)
+    for reader in trials:
         try:
             await reader.end()
         except EngineError as error:
             print_error(str(error))
+    _record_end(settings, {reader.location for reader in trials})
+
+
+def _record_end(settings: Settings, locations: Collection[str]) -> None:
+    """Record that no workload at ``locations`` is healthy any more, so that nobody takes one for what it was."""
+    from reconciler.clock import SystemClock
+    from reconciler.model.key import Kind
+    from reconciler.model.record import Health
+    from reconciler.records.store import Records
+
+    with suppress(RecordsError), closing(Records.open_existing(settings.state, SystemClock())) as records:
+        ended = [record for record in records.applied.items(Kind.WORKLOAD) if record.location in locations]
+        with records.transaction():
+            for record in ended:
+                records.applied.update_seen(record.key, record.location, Health.LOADING, record.state)
 
 
 def list_trials(settings: Settings) -> list[SupportsTrials]:

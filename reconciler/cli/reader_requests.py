@@ -74,7 +74,7 @@ def _print_overview(overview: Overview, api: ApiClient, parameters: Parameters) 
 
 def _print_value(overview: Overview, api: ApiClient, parameters: Parameters, read: Callable[[], str]) -> None:
     output = parameters.get("output", "text")
-    if parameters["watch"]:
+    if parameters.get("watch"):
         watch_text(read, overview, parameters["interval"], on_terminal=output == "text")
     shown = read()
     if parameters.get("wait"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from reconciler.model.key import GVC_SCOPED, KINDS, Key
@@ -12,6 +13,8 @@ SOURCE = "source"
 
 FORMS = "KIND/NAME, KIND/GVC/NAME, KIND NAME, or a link such as //gvc/GVC/workload/NAME"
 
+_WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._]*[A-Za-z0-9])?")
+"""What can be a name without its kind: other texts are mistakes, such as a query without its braces."""
 _KINDS = {word: kind for kind in (*KINDS, SOURCE) for word in list_kind_names(kind)}
 """Every word for a kind → the kind."""
 
@@ -68,7 +71,7 @@ def parse_target(text: str, gvc: str = "") -> Target:
         return Target(text, rest[0], kind, gvc if in_gvc else "", org)
     if kind and len(rest) == 2 and KINDS.get(kind) in GVC_SCOPED:
         return Target(text, rest[1], kind, rest[0], org)
-    if not kind and len(rest) <= 2 and words == text:
+    if not kind and len(rest) <= 2 and words == text and all(map(_WORD.fullmatch, rest)):
         return Target(text, rest[-1], "", rest[0] if rest[1:] else gvc)
     raise ValueError(f"{text!r} names no resource; write {FORMS}")
 

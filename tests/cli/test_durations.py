@@ -19,6 +19,10 @@ FORMS = "is not a duration such as 500ms, 20s or 1.5h, or a number of seconds"
 TIMED = (
     ("apply", "--timeout"),
     ("top", "--interval"),
+    *((name, "--interval") for name in ("status", "get", "history", "snapshots")),
+    ("describe", "--interval", "web"),
+    ("status", "--timeout"),
+    ("up", "--timeout"),
     ("command", "--timeout", "workload/shop/api", "cron"),
     ("hold", "--for", "workload/shop/api"),
 )

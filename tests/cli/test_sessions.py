@@ -214,9 +214,18 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
     golden("daemon.txt", f"{text}the daemon's log\n{without_variation(tmp_path, log)}")
 
 
+def test_the_status_of_all_sources_and_of_one_resource(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    text = session(sandbox, ["status"], ["status", "wl", "web"], ["help", "status"], ["help", "up"], ["help", "down"])
+    sandbox.commit({"shop/db.yaml": None}, message="Remove the data")
+    text += session(sandbox, ["apply"], ["status"])
+    golden("status.txt", text + session(sandbox, ["help", "completion"], ["help", "version"], ["help", "help"]))
+
+
 def test_no_command_is_without_a_golden_case() -> None:
     files = list((CASES / "cli").glob("*.txt"))
-    sessions = (re.findall(r"^\$ reconciler (\w+)", file.read_text(), re.MULTILINE) for file in files)
+    sessions = (re.findall(r"^\$ reconciler (?:help )?(\w+)", file.read_text(), re.MULTILINE) for file in files)
     assert set(read_commands()) - set().union(*sessions) - {file.stem for file in files} == set()
 
 
