@@ -39,8 +39,8 @@ STATUS = Overview(
     "Show whether all is live and well, and if not, why.",
     """Show what each source follows, applied and refused, what is not well and why, and what waits for whom.
 
-    Of all sources, or of TARGET: a source, a resource, or a commit (the first characters of its id; HEAD and branches
-    are those of the repository here). Exits with 0 where all is well, 1 where not, 3 where something waits or is in
+    Of all sources, or of TARGET: a source, a resource, or a commit (the first characters of its id, or HEAD of the
+    repository here). Exits with 0 where all is well, 1 where not, 3 where something waits or is in
     progress. --wait returns when nothing is in progress any longer.
     """,
     "reconciler status HEAD --wait",
