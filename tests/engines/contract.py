@@ -84,7 +84,7 @@ class Factory(msgspec.Struct, frozen=True):
 
     make: Callable[[ExecutorHarness, Path], EnginePair]
     clock: Callable[[], Clock]
-    image: str = "nginx:1"
+    image: str = ""
     spec: dict[str, Any] = {}
     patience: float = PATIENCE
 
@@ -125,7 +125,7 @@ class EngineHarness(ExecutorHarness):
         """A step on a workload; ``options`` are of its autoscaling."""
         body = copy.deepcopy(SPEC)
         body["spec"] |= self._factory.spec
-        body["spec"]["containers"][0]["image"] = self._factory.image
+        body["spec"]["containers"][0] |= {"image": self._factory.image} if self._factory.image else {}
         body["spec"]["defaultOptions"]["autoscaling"] |= options
         made = step(WEB, action=action, version=version, body=body, engine=self.engine.name)
         return msgspec.structs.replace(made, digest=f"digest-{version}-{options}") if options else made
