@@ -276,7 +276,7 @@ class Kubelet:
 def _describe_condition(kind: str, true: bool, reason: str) -> Object:
     now = format_now()
     return {
-        "type": "Warning",
+        "type": kind,
         "status": "True" if true else "False",
         "reason": reason,
         "message": reason,
