@@ -88,13 +88,14 @@ class ImageReference(msgspec.Struct, frozen=True, order=True):
 def parse_reference(text: str, org: str, registry: str) -> ImageReference:
     """The image that ``text`` names: in full, or as an image of ``org``, which ``registry`` (``images.registry``) has.
 
-    Without a tag and a digest the tag is ``latest``. Raises ImageError, reason InvalidImageName.
+    A name without a registry is that of Docker Hub: ``nginx`` is ``docker.io/library/nginx``. Without a tag and a
+    digest the tag is ``latest``. Raises ImageError, reason InvalidImageName.
     """
     if len(text) > LONGEST:
         _refuse_image(text, f"it has {len(text)} characters, and at most {LONGEST} are possible")
     own = _OF_ORG.fullmatch(text)
     if own is None:
-        return _parse_full(text, text)
+        return _parse_full(text if _names_registry(text) else f"{DOCKER_HUB}/{text}", text)
     if own["org"] not in (None, org):
         _refuse_image(
             text, f"it belongs to the org {own['org']}: write the name that it has in the registry of that org"
@@ -103,6 +104,8 @@ def parse_reference(text: str, org: str, registry: str) -> ImageReference:
         _refuse_image(
             text, "no registry of the org is known: set `images.registry`, or write the registry before the name"
         )
+    if not _names_registry(f"{registry}/"):
+        _refuse_image(text, f"the setting `images.registry`, {registry}, names no host, such as registry.example.com")
     return _parse_full(f"{registry}/{own['name']}", text)
 
 
@@ -124,9 +127,7 @@ def _parse_full(full: str, text: str) -> ImageReference:
             _refuse_image(
                 text, "a tag has at most 128 letters, digits, `_`, `-` and `.`, and begins with neither - nor ."
             )
-    registry, slash, repository = name.partition("/")
-    if not slash or not ("." in registry or ":" in registry or registry == LOCAL):
-        _refuse_short(name, rest.removeprefix(name) + at + digest, text)
+    registry, _, repository = name.partition("/")
     match = _REGISTRY.fullmatch(registry)
     if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
         _refuse_image(
@@ -142,12 +143,10 @@ def _parse_full(full: str, text: str) -> ImageReference:
     return ImageReference(registry, repository, tag or ("" if digest else "latest"), digest)
 
 
-def _refuse_short(name: str, rest: str, text: str) -> NoReturn:
-    """Refuse a name without a registry: its meaning must not depend on the host."""
-    if len(name) > LONGEST_NAME or not _REPOSITORY.fullmatch(name):
-        _refuse_image(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
-    full = f"{DOCKER_HUB}/{name if '/' in name else f'library/{name}'}{rest}"
-    _refuse_image(text, f"it names no registry: write {full} if it is that of Docker Hub")
+def _names_registry(text: str) -> bool:
+    """Whether the part before the first / is a host. Docker and Kubernetes decide it the same way."""
+    first, slash, _ = text.partition("/")
+    return bool(slash) and ("." in first or ":" in first or first == LOCAL)
 
 
 def _refuse_image(text: str, why: str) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.engines.kubernetes.rendering.inputs import WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import format_label
 from reconciler.engines.kubernetes.rendering.quantities import build_resources, drop_empty
-from reconciler.engines.workload.image_reference import DOCKER_HUB, LOCAL, parse_reference
+from reconciler.engines.workload.image_reference import parse_reference
 from reconciler.engines.workload.spec import ContainerSpec, Restriction, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Command, Container, Probe, Target
 
@@ -18,7 +18,6 @@ SLEEP_SINCE = (1, 30)
 """The version of Kubernetes from which on the kubelet sleeps itself: images need no program for it."""
 _ALWAYS_DROPPED = ("AUDIT_WRITE", "MKNOD", "NET_RAW")
 """Capabilities that no container has, as on a host."""
-_OWN_IMAGE = ("/org/", "//image/")
 
 
 def build_container(
@@ -50,9 +49,6 @@ def build_container(
 
 def resolve_image(text: str, org: str, registry: str) -> str:
     """The image ``text`` with its registry: nodes then have no part in what it means. Raises ImageError."""
-    first, slash, _ = text.partition("/")
-    if not text.startswith(_OWN_IMAGE) and not (slash and ("." in first or ":" in first or first == LOCAL)):
-        text = f"{DOCKER_HUB}/{text}" if slash else f"{DOCKER_HUB}/library/{text}"
     return str(parse_reference(text, org, registry))
 
 
