@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reconciler.engines.reading import LocationReader
     from reconciler.planning.plan import Step
     from reconciler.records.store import Records
-    from reconciler.settings import LocationSettings, Settings
+    from reconciler.settings import Settings
 
 RECORDED = "recorded"
 """The engine that runs nothing. It also has the resources without a location."""
@@ -203,8 +203,8 @@ class SupportsHolds(EnginePlugin, Protocol):
 class SupportsHostPrograms(EnginePlugin, Protocol):
     """A plugin whose engine can run programs of its host in place of images."""
 
-    def runs_host_programs(self, bound: LocationSettings) -> bool:
-        """Whether a location with these settings surely does so."""
+    def runs_host_programs(self, settings: Settings, location: str) -> bool:
+        """Whether ``location`` surely does so."""
 
 
 def list_engines() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import msgspec
 from reconciler.engines.plugin import SupportsHostPrograms, find_plugin
 from reconciler.errors import UsageError
 from reconciler.manifests.links import LinkError, parse_link
-from reconciler.settings import LocationSettings, Settings
+from reconciler.settings import Settings
 
 
 class ExternalResources(msgspec.Struct, frozen=True):
@@ -31,13 +31,11 @@ class ExternalResources(msgspec.Struct, frozen=True):
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
-        processes = frozenset(
-            name for name, location_settings in bound.items() if _runs_host_programs(location_settings)
-        )
+        processes = frozenset(name for name in bound if _runs_host_programs(settings, name))
         return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=processes)
 
 
-def _runs_host_programs(bound: LocationSettings) -> bool:
+def _runs_host_programs(settings: Settings, location: str) -> bool:
     """Whether a location surely runs programs of its host; this may be another machine than that of the daemon."""
-    plugin = find_plugin(bound.engine)
-    return isinstance(plugin, SupportsHostPrograms) and plugin.runs_host_programs(bound)
+    plugin = find_plugin(settings.locations[location].engine)
+    return isinstance(plugin, SupportsHostPrograms) and plugin.runs_host_programs(settings, location)

@@ -19,7 +19,13 @@ from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.plans import step
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"
-FILES = {"shop/gvc.yaml": GVC, "shop/web.yaml": workload("web"), "shop/api.yaml": workload("api")}
+FILES = {
+    "shop/gvc.yaml": GVC,
+    **{
+        f"shop/{name}.yaml": workload(name).replace("      ports", "      command: serve\n      ports")
+        for name in ("web", "api")
+    },
+}
 
 
 def host_sandbox(path: Path) -> CommandSandbox:
@@ -45,8 +51,22 @@ def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Pa
     firewall = next(each for each in found if "firewall" in each["message"])
     assert (firewall["location"], firewall["keys"]) == ("here", ["workload/shop/api", "workload/shop/web"])
     assert "Not enforced at here" in sandbox.run("plan", "--format", "markdown").out
-    warned = sandbox.run("plan").out
-    assert warned.count("[host-command]") == 2, "images alone start nothing here"
+
+
+def test_what_only_an_image_could_run_is_refused_before_it_is_applied(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path, {**FILES, "shop/api.yaml": workload("api")})
+    hosts = {
+        "process": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host}"),
+        "auto": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host, runtime: auto}")
+        + "podman: {socket: /nowhere/podman.sock}\n",
+    }
+    for runtime, settings in hosts.items():
+        sandbox.settings.write_text(settings)
+        for command in ("plan", "apply"):
+            refused = sandbox.run(command)
+            assert refused.code == 1, runtime
+            assert (refused.out + refused.err).count("[host-command]") == 1, runtime
+            assert "apt-get install podman" in refused.out + refused.err
 
 
 DATA = "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: SIZE, performanceClass: general-purpose-ssd}\n"

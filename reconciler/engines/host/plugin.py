@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.planning.plan import Step
     from reconciler.records.store import Records
-    from reconciler.settings import LocationSettings, Settings
+    from reconciler.settings import Settings
 
 
 class HostPlugin:
@@ -76,11 +76,16 @@ class HostPlugin:
         """A location whose runtime this machine decides."""
         return {"engine": self.name, "runtime": "auto"}
 
-    def runs_host_programs(self, bound: LocationSettings) -> bool:
-        """Whether the runtime of the location uses no images. With `auto`, the machine of the daemon decides."""
-        from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
+    def runs_host_programs(self, settings: Settings, location: str) -> bool:
+        """Whether the runtime of the location uses no images. With `auto`, the machine of the daemon decides.
 
-        return bound.runtime != AUTO and not runtime_plugin(bound.runtime).uses_images
+        It is this one if the state directory is here.
+        """
+        from reconciler.engines.host.runtimes.plugins import AUTO, runtime_of, runtime_plugin
+
+        if settings.locations[location].runtime == AUTO and not settings.state.is_dir():
+            return False
+        return not runtime_plugin(runtime_of(settings, location)).uses_images
 
 
 PLUGIN = HostPlugin()

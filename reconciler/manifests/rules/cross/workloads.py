@@ -177,12 +177,12 @@ def _has_domain(world: RuleContext, *keys: str) -> bool:
     return any(world.index.users(key, Kind.DOMAIN) for key in keys)
 
 
-@register_warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
+@register_rule("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
 def own_commands(workload: Workload) -> Iterator[Lookup]:
     """A container has a `command` at locations that do not use its image.
 
-    At a location that the settings bind to the engine host with processes, containers are programs of that machine.
-    Images are not used there, so nothing starts without a `command`.
+    At a location of the engine host without Podman, containers are programs of that machine. Images are not used there,
+    so nothing starts without a `command`.
     """
     for number, container in enumerate(workload.spec.containers):
         if not container.command:
@@ -201,5 +201,6 @@ def at_process_locations(question: LookupRequest, _: str, world: RuleContext) ->
         yield (
             f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "
             "nothing starts there",
-            "add a command, or bind the location to an engine that uses images",
+            "add a command, or install Podman there, which runs images (apt-get install podman netavark), with "
+            "`runtime: podman` for the location in the settings",
         )
