@@ -15,15 +15,17 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.git import GitRepo
+from tests.support.programs import path_without
 
 GVC = "kind: gvc\nname: app\nspec: {staticPlacement: {locationLinks: [//location/local]}}\n"
 
 
 class UpSandbox(NamedTuple):
-    """A directory to run, and a state home of its own."""
+    """A directory to run, a state home of its own, and PATH without Podman, whose images no test can get."""
 
     folder: Path
     state: Path
+    path: str
 
     def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """``reconciler WORDS`` in the directory."""
@@ -31,7 +33,7 @@ class UpSandbox(NamedTuple):
         return subprocess.run(
             [sys.executable, "-m", "reconciler.cli", *words],
             cwd=cwd or self.folder,
-            env={**environ, "XDG_STATE_HOME": str(self.state)},
+            env={**environ, "XDG_STATE_HOME": str(self.state), "PATH": self.path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -52,7 +54,7 @@ def sandbox(tmp_path: Path) -> Iterator[UpSandbox]:
     for path in (tmp_path, *tmp_path.parents):
         if path.stat().st_uid == os.geteuid():
             path.chmod(path.stat().st_mode | 0o111)  # replicas of the default user come through
-    sandbox = UpSandbox(folder, state)
+    sandbox = UpSandbox(folder, state, path_without("podman", tmp_path / "bin"))
     yield sandbox
     sandbox.run("down", "--volumes")
 
@@ -94,6 +96,18 @@ def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandb
     assert list((sandbox.state / "reconciler").iterdir()) == []
     missing = sandbox.run("down")
     assert (missing.returncode, "nothing runs" in missing.stderr) == (1, True)
+
+
+def test_an_image_without_podman_names_the_package(sandbox: UpSandbox) -> None:
+    (sandbox.folder / "gvc.yaml").write_text(GVC)
+    (sandbox.folder / "web.yaml").write_text(
+        "kind: workload\nname: web\ngvc: app\nspec: {type: standard, containers: [{name: main, image: nginx:1.27}]}\n"
+    )
+    refused = sandbox.run("up", "--yes", "--detach", "--timeout", "3s")
+    assert refused.returncode == 1
+    assert "at local images are not used" in refused.stdout + refused.stderr
+    plan = sandbox.run("plan")
+    assert (plan.returncode, "apt-get install podman netavark" in plan.stdout + plan.stderr) == (1, True)
 
 
 def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) -> None:

@@ -27,6 +27,16 @@ def only_root(reason: str) -> pytest.MarkDecorator:
     return skip_unless(os.geteuid() == 0, reason)
 
 
+def path_without(program: str, folder: Path) -> str:
+    """A PATH that has all programs of this host but one, as links in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    for directory in os.environ["PATH"].split(":"):
+        for file in Path(directory).glob("*"):
+            if file.name != program and not (folder / file.name).is_symlink():
+                (folder / file.name).symlink_to(file)
+    return str(folder)
+
+
 @contextlib.contextmanager
 def small_disk(path: Path, options: str) -> Iterator[Path]:
     """A file system of its own at ``path``, bounded by ``options`` of tmpfs: ``size=40m``, ``nr_inodes=100``.

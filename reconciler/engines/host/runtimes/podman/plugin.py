@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from reconciler.clock import Clock
@@ -38,10 +38,13 @@ class PodmanPlugin:
 
     def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
+        from reconciler.engines.host.runtimes.podman.api.own_service import OwnService, is_listening
         from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
 
-        options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id)
-        return PodmanRuntime(root, location, clock, socket_path(settings), options=options)
+        path = socket_path(settings)
+        own = OwnService(root.resolve()) if settings.podman.socket is None and not is_listening(path) else None
+        options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id, own)
+        return PodmanRuntime(root, location, clock, own.socket if own else path, options=options)
 
     def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """The limitations of containers by Podman, even if it has all rights."""
@@ -50,8 +53,8 @@ class PodmanPlugin:
         return list_limitations(spec, None)
 
     def is_available(self, settings: Settings) -> bool:
-        """Whether Podman answers at its socket."""
-        return _can_ping_service(socket_path(settings))
+        """Whether Podman answers at its socket, or the daemon can start its service."""
+        return _can_ping_service(socket_path(settings)) or (settings.podman.socket is None and _can_start_service())
 
     def is_in_use(self, root: Path) -> bool:
         """Whether a container has a directory at the location."""
@@ -72,16 +75,16 @@ class PodmanPlugin:
         path = socket_path(settings)
         if shutil.which("podman") is None:
             yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
-        elif own_user and not _can_ping_service(path):
-            advice = "systemctl enable --now podman.socket, or set podman.socket"
+        elif own_user and settings.podman.socket is not None and not _can_ping_service(path):
+            advice = "start the service there, or leave podman.socket out: the daemon then starts one itself"
             yield HostProblem(f"Podman does not answer at {path}", advice, fatal=True)
         for name, places in _HELPERS.items():
-            if shutil.which(name) is None and not any(path.exists() for path in places):
+            if not _is_installed(name, places):
                 message = f"{name}, which Podman needs, is not installed"
                 yield HostProblem(message, f"apt-get install {name}", fatal=True)
         if _HYBRID.is_dir() and shutil.which("runc") is None:
             message = "this host has control groups of both versions, with which crun fails"
-            yield HostProblem(message, 'apt-get install runc, and set runtime = "runc" in containers.conf', fatal=True)
+            yield HostProblem(message, "apt-get install runc", fatal=True)
         if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None:
             message = "nft is not installed: containers have no firewall, and user 1337 has a network"
             yield HostProblem(message, "apt-get install nftables")
@@ -100,6 +103,21 @@ def socket_path(settings: Settings) -> Path:
         return settings.podman.socket
     below = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     return Path(below, "podman", "podman.sock")
+
+
+def _can_start_service() -> bool:
+    """Whether Podman is here, with all that containers need."""
+    runtimes = ("runc",) if _HYBRID.is_dir() else ("crun", "runc")
+    return (
+        shutil.which("podman") is not None
+        and all(_is_installed(name, places) for name, places in _HELPERS.items())
+        and any(_is_installed(name, (Path("/usr/sbin", name), Path("/usr/bin", name))) for name in runtimes)
+        and (os.geteuid() == 0 or shutil.which("newuidmap") is not None)
+    )
+
+
+def _is_installed(name: str, places: Iterable[Path]) -> bool:
+    return shutil.which(name) is not None or any(path.exists() for path in places)
 
 
 def _can_ping_service(path: Path) -> bool:

@@ -17,6 +17,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import PodmanRequest
+from reconciler.engines.host.runtimes.podman.api.own_service import OwnService
 from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
@@ -83,10 +84,14 @@ class _Opened:
 
 
 class PodmanOptions(msgspec.Struct, frozen=True):
-    """Registries that are reached without TLS, and the first id of user namespaces, None for one by the location."""
+    """Registries that are reached without TLS, and the first id of user namespaces, None for one by the location.
+
+    ``own`` is the service of the daemon at the socket; None where it is that of others.
+    """
 
     insecure: Collection[str] = ()
     first_id: int | None = None
+    own: OwnService | None = None
 
 
 _USUAL = PodmanOptions()
@@ -124,12 +129,16 @@ class PodmanRuntime:
         self._firewall = LocationFirewall(self._labels.owner, root / "firewall.json", clock)
         self._images = PodmanImages(socket, self._labels.owner, options.insecure, transport)
         self.image_store: ImageStore | None = self._images
+        self._own = options.own
         self._open: _Opened | None = None
         self._sleeps: dict[str, bool] = {}
 
     async def open(self, on_end: OnEnd) -> None:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
         async with contextlib.AsyncExitStack() as begun:
+            if self._own is not None:
+                await self._own.start()
+                begun.push_async_callback(self._own.stop)
             await asyncio.to_thread(self._load)
             service = await connect_service(self._socket, self._root, self._labels, self._firewall, self._transport)
             begun.push_async_callback(service.client.close)
@@ -149,8 +158,15 @@ class PodmanRuntime:
         await self._images.close()
         if self._open is None:
             return
-        service, containers = self._open.service, self._open.containers
-        await self._open.stop()
+        try:
+            await self._disconnect(self._open)
+        finally:
+            if self._own is not None:
+                await self._own.stop()
+
+    async def _disconnect(self, opened: _Opened) -> None:
+        service, containers = opened.service, opened.containers
+        await opened.stop()
         if not containers.all():
             await release_location(service)
         service.ports.close()

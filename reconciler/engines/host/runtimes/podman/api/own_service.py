@@ -1,0 +1,157 @@
+"""A Podman service that the daemon starts itself where none answers, and that ends with the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import structlog
+
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+FOLDER = "podman-service"
+"""In the directory of the location: the socket of the service, and what it prints."""
+_LONGEST = 107
+"""Bytes of the path of a unix socket."""
+_START_SECONDS = 20.0
+_END_SECONDS = 5.0
+_POLL_SECONDS = 0.02
+_PAUSE_SECONDS = 1.0
+"""Between the end of a service and its next start."""
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+_SYSTEM_PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
+_HYBRID = Path("/sys/fs/cgroup/unified")
+"""systemd mounts version 2 of control groups here, beside version 1. There crun fails."""
+
+_log = structlog.get_logger(__name__)
+
+
+def is_listening(path: Path) -> bool:
+    """Whether somebody listens at the socket ``path``. Blocks for a moment only."""
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(1.0)
+            link.connect(str(path))
+    except OSError:
+        return False
+    return True
+
+
+class OwnService:
+    """``podman system service`` for the location whose directory is ``root``; containers run on without it.
+
+    Containers, images and networks are those of `podman` on the command line of the same user.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.socket = root / FOLDER / "podman.sock"
+        self._log_file = root / FOLDER / "log"
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it unless it runs; return once it answers. Raises EngineError with its last words."""
+        if self._keeping is not None:
+            return
+        if len(os.fsencode(self.socket)) > _LONGEST:
+            message = f"the path {self.socket} is too long for a socket: set `podman.socket`, or a shorter `state`"
+            raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
+        if await asyncio.to_thread(is_listening, self.socket):
+            return  # that of the daemon, while another command asks
+        try:
+            await self._run()
+        except BaseException:
+            await self.stop()
+            raise
+        _log.info("podman_service_started", socket=str(self.socket))
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        """End it; containers run on."""
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _run(self) -> None:
+        """Start the process, and wait until it answers."""
+        try:
+            self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.socket.unlink(missing_ok=True)
+            with self._log_file.open("wb") as output:
+                self._process = await asyncio.create_subprocess_exec(
+                    *_make_command(self.socket),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=_make_environment(),
+                    cwd=self.socket.parent,  # conmon writes a file there when the memory is exhausted
+                    start_new_session=True,
+                )
+        except OSError as error:
+            message = f"podman system service cannot be started: {error}"
+            raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE) from error
+        deadline = time.monotonic() + _START_SECONDS
+        while not await asyncio.to_thread(is_listening, self.socket):
+            if self._process.returncode is not None or time.monotonic() >= deadline:
+                message = f"podman system service does not start: {self._read_last_line()}"
+                raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _keep(self) -> None:
+        """Start it again whenever it ends, until cancelled."""
+        while True:
+            if self._process is not None:
+                code = await self._process.wait()
+                _log.warning("podman_service_ended", code=code, error=self._read_last_line())
+            await asyncio.sleep(_PAUSE_SECONDS)
+            with contextlib.suppress(EngineError):
+                await self._run()
+
+    def _read_last_line(self) -> str:
+        try:
+            text = self._log_file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "it says nothing"
+        return text.strip().rpartition("\n")[2][:500] or "it says nothing"
+
+
+def _make_command(path: Path) -> list[str]:
+    prefix = _DIES_WITH_US if shutil.which(_DIES_WITH_US[0]) else ()
+    runtime = ("--runtime", "runc") if _HYBRID.is_dir() and shutil.which("runc", path=_search_path()) else ()
+    return [*prefix, "podman", *runtime, "system", "service", "--time", "0", f"unix://{path}"]
+
+
+def _make_environment() -> dict[str, str]:
+    """That of this process, without what systemd says to the daemon alone, and with a home of this user."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"NOTIFY_SOCKET", "LISTEN_FDS"}}
+    environment["PATH"] = _search_path()
+    with contextlib.suppress(KeyError):
+        if not os.access(environment.get("HOME", ""), os.W_OK):
+            environment["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
+    if not os.access(environment.get("XDG_RUNTIME_DIR", ""), os.W_OK):
+        environment.pop("XDG_RUNTIME_DIR", None)
+    return environment
+
+
+def _search_path() -> str:
+    """PATH, with the directories in which distributions have the programs that Podman calls."""
+    return f"{os.environ.get('PATH', '')}:{_SYSTEM_PROGRAMS}".lstrip(":")

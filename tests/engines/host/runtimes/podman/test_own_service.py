@@ -1,0 +1,120 @@
+"""The Podman service that the daemon starts itself: it answers, comes back when killed, and ends without containers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.runtimes.plugins import runtime_plugin
+from reconciler.engines.host.runtimes.podman.api.own_service import OwnService
+from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from reconciler.settings import PodmanSettings, Settings
+from tests.engines.host.runtimes.podman.kit import KEY, PodmanHarness, shell
+from tests.support.podman import PodmanService, podman_service
+from tests.support.waiting import until
+
+
+def harness_of(root: Path) -> tuple[PodmanHarness, OwnService]:
+    """A runtime that starts its own service."""
+    own = OwnService(root.resolve())
+    harness = PodmanHarness(root, own.socket, None, None)
+    harness.runtime = PodmanRuntime(root, "here", SystemClock(), own.socket, options=PodmanOptions(own=own))
+    return harness, own
+
+
+def use_storage_of(service: PodmanService, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `podman` without options have the storage of ``service``."""
+    top = service.folder
+    storage, containers = folder / "storage.conf", folder / "containers.conf"
+    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{top}/root"\nrunroot = "{top}/run"\n')
+    text = (top / "containers.conf").read_text()
+    engine = f'[engine]\ntmp_dir = "{top}/tmp"\nvolume_path = "{top}/volumes"\nevents_logger = "file"\n'
+    engine += 'cgroup_manager = "cgroupfs"\nruntime = "runc"\n'
+    text = text.replace("[engine]\n", engine).replace("[network]\n", f'[network]\nnetwork_config_dir = "{top}/net"\n')
+    containers.write_text(text)
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
+    monkeypatch.setenv("CONTAINERS_CONF", str(containers))
+
+
+def find_services(path: Path) -> list[int]:
+    """The processes that serve at the socket ``path``."""
+    address = os.fsencode(f"unix://{path}")
+    services = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if address in words and words[0].endswith(b"podman"):
+            services.append(int(file.parent.name))
+    return services
+
+
+def test_the_daemon_starts_a_service_that_comes_back_and_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        harness, own = harness_of(tmp_path / "here")
+        await harness.runtime.open(harness.ended.append)
+        await harness.runtime.start(shell("echo begun; exec sleep 1000"))
+        await harness.wrote("begun")
+
+        [first] = find_services(own.socket)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: bool(find_services(own.socket)), "a service again")
+        assert (await harness.runtime.exec((await harness.runtime.list())[0].place, ["echo", "x"], 10)).code == 0
+
+        await harness.runtime.close()
+        assert find_services(own.socket) == []
+        other, _ = harness_of(tmp_path / "here")
+        await other.runtime.open(other.ended.append)
+        assert (await other.running()).alive, "containers run on without a service"
+        await other.runtime.remove(KEY, "r")
+        await other.runtime.close()
+
+    with podman_service() as service:
+        use_storage_of(service, tmp_path, monkeypatch)
+        asyncio.run(story())
+
+
+def test_a_service_that_cannot_start_is_an_error_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "podman"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho first >&2\necho 'Error: no subuid ranges' >&2\nexit 125\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with pytest.raises(EngineError, match="does not start: Error: no subuid ranges") as refused:
+        asyncio.run(OwnService(tmp_path).start())
+    assert refused.value.reason is Reason.RUNTIME_UNAVAILABLE
+
+
+def test_a_path_too_long_for_a_socket_names_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"set `podman.socket`, or a shorter `state`"):
+        asyncio.run(OwnService(tmp_path / ("x" * 100)).start())
+
+
+def test_podman_without_a_service_is_available_unless_the_settings_name_a_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, settings = runtime_plugin("podman"), Settings("acme", (), tmp_path)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(programs))
+    if not Path("/run/podman/podman.sock").exists():
+        assert not plugin.is_available(settings)
+    for name in ("podman", "conmon", "netavark", "crun", "runc", "newuidmap"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    assert plugin.is_available(settings)
+    named = Settings("acme", (), tmp_path, podman=PodmanSettings(tmp_path / "sock"))
+    assert not plugin.is_available(named)
