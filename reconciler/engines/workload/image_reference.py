@@ -9,7 +9,7 @@ from typing import NoReturn
 import msgspec
 
 from reconciler.errors import EngineError
-from reconciler.model.image_names import is_allowed
+from reconciler.model.image_names import is_allowed, with_registry
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
@@ -88,13 +88,14 @@ class ImageReference(msgspec.Struct, frozen=True, order=True):
 def parse_reference(text: str, org: str, registry: str) -> ImageReference:
     """The image that ``text`` names: in full, or as an image of ``org``, which ``registry`` (``images.registry``) has.
 
-    Without a tag and a digest the tag is ``latest``. Raises ImageError, reason InvalidImageName.
+    A name without a registry is one of Docker Hub, on every host. Without a tag and a digest the tag is ``latest``.
+    Raises ImageError, reason InvalidImageName.
     """
     if len(text) > LONGEST:
         _refuse_image(text, f"it has {len(text)} characters, and at most {LONGEST} are possible")
     own = _OF_ORG.fullmatch(text)
     if own is None:
-        return _parse_full(text, text)
+        return _parse_full(with_registry(text), text)
     if own["org"] not in (None, org):
         _refuse_image(
             text, f"it belongs to the org {own['org']}: write the name that it has in the registry of that org"
@@ -126,7 +127,7 @@ def _parse_full(full: str, text: str) -> ImageReference:
             )
     registry, slash, repository = name.partition("/")
     if not slash or not ("." in registry or ":" in registry or registry == LOCAL):
-        _refuse_short(name, rest.removeprefix(name) + at + digest, text)
+        _refuse_image(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
     match = _REGISTRY.fullmatch(registry)
     if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
         _refuse_image(
@@ -140,14 +141,6 @@ def _parse_full(full: str, text: str) -> ImageReference:
     if registry in _HUB_NAMES:
         registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
     return ImageReference(registry, repository, tag or ("" if digest else "latest"), digest)
-
-
-def _refuse_short(name: str, rest: str, text: str) -> NoReturn:
-    """Refuse a name without a registry: its meaning must not depend on the host."""
-    if len(name) > LONGEST_NAME or not _REPOSITORY.fullmatch(name):
-        _refuse_image(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
-    full = f"{DOCKER_HUB}/{name if '/' in name else f'library/{name}'}{rest}"
-    _refuse_image(text, f"it names no registry: write {full} if it is that of Docker Hub")
 
 
 def _refuse_image(text: str, why: str) -> NoReturn:

@@ -201,5 +201,5 @@ def at_process_locations(question: LookupRequest, _: str, world: RuleContext) ->
         yield (
             f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "
             "nothing starts there",
-            "add a command, or bind the location to an engine that uses images",
+            "add a command, or let the location run images: `runtime: podman` in the settings",
         )

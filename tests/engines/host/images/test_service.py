@@ -249,9 +249,8 @@ def test_each_container_has_its_image_and_those_that_could_be_resolved_are_not_a
 def test_an_image_of_the_org_is_that_of_its_registry(tmp_path: Path) -> None:
     async def story(harness: ImageServiceHarness) -> None:
         assert await harness.ensure("/org/acme/image/app:1") == pinned("one")
-        error = await harness.refused("nginx:1")
+        error = await harness.refused("Nginx:1")
         assert (error.reason, error.retry) == (Reason.INVALID_IMAGE_NAME, False)
-        assert "write docker.io/library/nginx:1" in str(error)
 
     played(tmp_path, story, registry=f"{HOST}/team")
 
