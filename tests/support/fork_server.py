@@ -64,6 +64,10 @@ LAZY = (
     "tempfile",
     "shlex",
     "traceback",
+    "authlib.integrations.httpx_client",
+    "cryptography.fernet",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.auto",
 )
 """Modules that the reconciler or a library imports late. They may lie in a home of root, closed to other users."""
 
