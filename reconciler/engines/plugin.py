@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -209,7 +210,13 @@ class SupportsHostPrograms(EnginePlugin, Protocol):
 
 def list_engines() -> tuple[str, ...]:
     """The names of all engines, sorted."""
-    paths = (path for folder in engines.__path__ for path in list_paths(Path(folder), "*/plugin.py"))
+    return _list_packages(tuple(engines.__path__))
+
+
+@cache
+def _list_packages(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the packages in ``folders`` that have a plugin; plans ask for them at each resource."""
+    paths = (path for folder in folders for path in list_paths(Path(folder), "*/plugin.py"))
     return tuple(sorted({path.parent.name for path in paths}))
 
 

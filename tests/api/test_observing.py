@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.api.routes import streams
+from reconciler.api.routes import observing, streams
 from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import LogHarness, place
@@ -173,6 +173,16 @@ async def test_a_reader_whose_permission_ends_follows_no_longer(
         logged.repo.commit({"shop/web.yaml": FILES["shop/api.yaml"].replace("name: api", "name: web")})
         assert (await asyncio.to_thread(logged.run, "apply")).returncode == 0
         assert await stream.text() == ""
+
+
+async def test_a_reader_that_has_written_all_is_not_killed() -> None:
+    """A signal that finds an ended process takes its exit code away from asyncio, which complains in the journal."""
+    words = ("sh", "-c", "exec 1>&-; sleep 0.2; exit 7")
+    reader = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    assert reader.stdout is not None
+    assert await reader.stdout.read() == b""
+    await observing._stop_log_process(reader)
+    assert reader.returncode == 7
 
 
 def test_a_caller_reads_few_logs_at_once(logged: ApiSandbox) -> None:

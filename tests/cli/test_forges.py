@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from reconciler.model.finding import Finding, Severity
 from reconciler.render.github import workflow_commands
 from reconciler.render.gitlab import build_report
+from reconciler.render.junit import build_junit_report
 from reconciler.render.sarif import build_sarif_run
 from reconciler.rulebook import load_rulebook
 from tests.cli.test_validate import FAULTY, lay
@@ -64,6 +66,28 @@ def test_a_workflow_gets_every_finding_and_the_count(tmp_path: Path) -> None:
     *commands, count = result.out.splitlines()
     assert (result.code, len(commands), count) == (1, 5, "4 errors, 1 notice")
     assert "::error file=shop/web.yaml,line=4,col=9,title=workload-type::`standrd` is not allowed here" in result.out
+
+
+def test_a_report_of_tests_has_a_suite_for_each_file_and_a_failure_for_each_error(tmp_path: Path) -> None:
+    lay(tmp_path / "m", FAULTY)
+    result = validate(tmp_path, "junit", "m")
+    top = ElementTree.fromstring(result.out)
+    suites = {suite.get("name"): (suite.get("tests"), suite.get("failures")) for suite in top}
+    assert (result.code, len(top.findall("*/testcase/failure")), len(top.findall("*/testcase"))) == (1, 4, 5)
+    assert suites["broken.yaml"] == ("1", "1")
+    [failure] = [each for each in top.iter("failure") if each.get("type") == "workload-type"]
+    assert (failure.text or "").startswith("shop/web.yaml:4:9: error: `standrd` is not allowed here")
+
+
+def test_a_report_of_tests_without_findings_has_one_that_passes() -> None:
+    top = ElementTree.fromstring(build_junit_report([]))
+    assert [(case.get("name"), len(case)) for case in top.iter("testcase")] == [("no findings", 0)]
+
+
+def test_a_report_of_tests_escapes_what_xml_cannot_have() -> None:
+    hostile = Finding('a<&".yaml', 1, 1, "some-rule", Severity.ERROR, "]]> \x1b \ud800 \ufffe", "")
+    [failure] = ElementTree.fromstring(build_junit_report([hostile])).iter("failure")
+    assert failure.text == 'a<&".yaml:1:1: error: ]]> \ufffd \ufffd \ufffd'
 
 
 @pytest.mark.parametrize("form", ["github", "sarif"])

@@ -36,6 +36,15 @@ def validate(path: Path, *words: str, **environ: str) -> CommandResult:
     return here("validate", *words, cwd=path, RECONCILER_SETTINGS=str(path / "none.yaml"), **environ)
 
 
+def test_several_paths_are_checked_each_file_once(tmp_path: Path) -> None:
+    lay(tmp_path, FAULTY)
+    (tmp_path / ".git").mkdir()
+    result = validate(tmp_path, "broken.yaml", "shop/api.yaml", "shop", "./shop")
+    assert result.out.count("shop/api.yaml:") == validate(tmp_path, "shop").out.count("shop/api.yaml:") == 1
+    assert "broken.yaml:3:" in result.out
+    assert result.out.splitlines()[-2].startswith("4 errors")
+
+
 def test_sound_files_need_neither_git_nor_settings(tmp_path: Path) -> None:
     lay(tmp_path / "m", SHOP)
     assert validate(tmp_path, "m") == (0, "no findings in 8 documents, 8 resources\n", "")

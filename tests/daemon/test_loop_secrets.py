@@ -58,6 +58,7 @@ def test_containers_get_the_value_that_is_applied_and_no_other(tmp_path: Path) -
             daemon.stop()
         with sandbox.daemon():
             eventually(sandbox.healthy, "the next daemon takes the replica over")
+            eventually(lambda: len(sandbox.programs()) == 1, "the replica with the former value has ended")
             [pid] = sandbox.programs()
             os.kill(pid, signal.SIGKILL)
             eventually(lambda: sandbox.programs().keys() - {pid}, "it is started again")

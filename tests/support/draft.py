@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from reconciler import engines
 from reconciler.documents.schema.loader import load_schema
+from reconciler.documents.schema.validator import _compile_fields
 
 FOLDER = Path(__file__).parent / "draft_engines"
 
@@ -20,7 +21,9 @@ def draft_engine() -> Iterator[None]:
     names = location["properties"]["engine"]["enum"]
     with patch.object(engines, "__path__", [*engines.__path__, str(FOLDER)]):
         names.append("draft")
+        _compile_fields.cache_clear()  # compiled before, the schema has other names
         try:
             yield
         finally:
             names.remove("draft")
+            _compile_fields.cache_clear()

@@ -1,8 +1,9 @@
 """Forks processes that begin with everything imported: `python -m tests.support.fork_server FD`, for `processes`.
 
-A request comes with three descriptors; a process forked for it leaves the server's loop and goes on as the main
-program, so that it ends as an interpreter does. Where the descriptor is a socket that listens, each connection gets a
-server of its own, forked from one that has imported everything.
+A request comes with descriptors; a process forked for it leaves the server's loop and goes on as the main program, so
+that it ends as an interpreter does. Where the descriptor is a socket that listens, each connection gets a server of its
+own, forked from one that has imported everything; what a forked daemon starts of the reconciler is forked so, too
+(`forked_program`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import encodings
+import fcntl
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import pkgutil
 import runpy
+import select
+import shutil
 import signal
 import socket
 import sys
@@ -30,6 +34,11 @@ from reconciler.settings import load_settings
 
 LIMIT = 1 << 20
 """Bytes of the longest request."""
+DESCRIPTORS = 16
+"""The most that come with a request."""
+
+FORKED = ("reconciler.api", "reconciler.api.log_process", "reconciler.engines.host.dataplane.acme.order")
+"""Programs that a daemon or the API starts as ``python -I -m MODULE``."""
 
 LAZY = (
     "structlog",
@@ -55,8 +64,16 @@ LAZY = (
     "tempfile",
     "shlex",
     "traceback",
+    "authlib.integrations.httpx_client",
+    "cryptography.fernet",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.auto",
 )
 """Modules that the reconciler or a library imports late. They may lie in a home of root, closed to other users."""
+
+
+launcher: str | None = None
+"""What forked processes start as Python, where servers are forked."""
 
 
 def import_all() -> None:
@@ -76,14 +93,21 @@ def import_all() -> None:
 
 def fork_servers(listener: socket.socket) -> socket.socket:
     """In a forked process, the connection that it serves; SIGTERM ends this one, once it has waited for the others."""
+    global launcher
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    folder = tempfile.mkdtemp()
+    launcher = write_launcher(folder, listener)
     while True:
         try:
             link, _ = listener.accept()
+            if peer_user(link) != os.geteuid():
+                link.close()
+                continue
         except SystemExit:
             with contextlib.suppress(ChildProcessError):
                 while True:
                     os.wait()  # so that what they and their children used is counted
+            shutil.rmtree(folder)
             raise
         if not os.fork():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -93,15 +117,39 @@ def fork_servers(listener: socket.socket) -> socket.socket:
         link.close()
 
 
+def peer_user(link: socket.socket) -> int:
+    """The user at the other end."""
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def write_launcher(folder: str, listener: socket.socket) -> str:
+    """The path of a program in ``folder`` that is Python, but has what is ``FORKED`` forked by a server."""
+    path = Path(folder, "python")
+    python = sys.executable
+    stand_in = Path(__file__).with_name("forked_program.py")
+    programs = "|".join(f'"-I -m {module}"' for module in FORKED)
+    path.write_text(
+        f"""#!/bin/sh
+case "$1 $2 $3" in
+{programs}) exec {python} -I -S {stand_in} {listener.getsockname().hex()} "$@" ;;
+esac
+exec {python} "$@"
+"""
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
 def serve(link: socket.socket) -> dict[str, Any] | None:
     """Answer requests until the other side closes; in a forked process, the request that it is for."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(link, LIMIT, 3)
+        message, descriptors, _, _ = socket.recv_fds(link, LIMIT, DESCRIPTORS)
         if not message:
             return None
-        request: dict[str, Any] = json.loads(message)
+        request: dict[str, Any] = marshal.loads(message)
         if "wait" in request:
-            answer = {"code": os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])}
+            answer = {"code": _wait(link, request["wait"])}
         else:
             child = os.fork()
             if not child:
@@ -111,12 +159,28 @@ def serve(link: socket.socket) -> dict[str, Any] | None:
             answer = {"pid": child}
         for each in descriptors:
             os.close(each)
-        link.send(json.dumps(answer).encode())
+        link.send(marshal.dumps(answer))
+
+
+def _wait(link: socket.socket, child: int) -> int:
+    """The exit code of ``child``, which is killed when nobody waits for it any more."""
+    ended = os.pidfd_open(child)
+    waiting = select.poll()
+    waiting.register(ended, select.POLLIN)
+    waiting.register(link, select.POLLHUP)
+    if ended not in dict(waiting.poll()):
+        signal.pidfd_send_signal(ended, signal.SIGKILL)
+    os.close(ended)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Take over streams, folder, environment and user of ``request``."""
-    for number, descriptor in enumerate(descriptors):
+    """Take over descriptors, folder, environment and user of ``request``."""
+    numbers: list[int] = request.get("numbers", [0, 1, 2])
+    apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for number, descriptor in zip(numbers, apart, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.clear()
@@ -127,6 +191,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
         os.setgid(request["user"])
         os.setuid(request["user"])
     _open_streams()
+    if launcher is not None and request["user"] is None:
+        sys.executable = launcher
 
 
 def _open_streams() -> None:

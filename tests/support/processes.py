@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
+import marshal
 import os
 import select
 import signal
@@ -104,11 +104,11 @@ class _Server:
 
     def ask(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
         """The answer to one request."""
-        message = json.dumps(request).encode()
+        message = marshal.dumps(request)
         assert len(message) < LIMIT
         with self._lock:
             socket.send_fds(self._link, [message], descriptors)
-            answer: dict[str, Any] = json.loads(self._link.recv(LIMIT))
+            answer: dict[str, Any] = marshal.loads(self._link.recv(LIMIT))
         return answer
 
 

@@ -34,8 +34,8 @@ def place(memory: Path = MEMORY, needed: int = FILES + PROCESSES) -> Path | None
         return None
     path = memory / f"{NAME}{os.getpid()}"
     path.mkdir()
-    path.chmod(0o1777)  # tests become other users, as in /tmp
     share_mounts(path)
+    path.chmod(0o1777)  # tests become other users, as in /tmp
     return path
 
 
@@ -43,10 +43,11 @@ def share_mounts(folder: Path) -> None:
     """Let what is unmounted in ``folder`` be unmounted in all other mount namespaces too, if this is root.
 
     systemd shares the root of a machine, so people have it so. In a container it is not shared: there each namespace
-    that begins keeps a copy of the volumes of other tests, which cannot be unmounted for as long as it lasts.
+    that begins keeps a copy of the volumes of other tests, which cannot be unmounted for as long as it lasts. A file
+    system of its own also takes all files with it when it is unmounted: to remove 60,000 one by one takes seconds.
     """
     if os.geteuid() == 0:
-        for options in (["--bind", folder, folder], ["--make-shared", folder]):
+        for options in (["-t", "tmpfs", "tmpfs", folder], ["--make-shared", folder]):
             subprocess.run(["mount", *options], check=False, capture_output=True)
 
 

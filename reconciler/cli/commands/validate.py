@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from reconciler.model.resource import Resource
     from reconciler.review.folder import FolderCheck
 
-FORMS = ("text", "json", "github", "gitlab", "sarif")
+FORMS = ("text", "json", "github", "gitlab", "junit", "sarif")
 
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
-@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--revision",
     metavar="REV",
@@ -39,28 +39,33 @@ FORMS = ("text", "json", "github", "gitlab", "sarif")
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @org_option
 @settings_option
-def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
+def command(settings_file: Path, paths: tuple[Path, ...], revision: str, form: str, org: str) -> int:
     """Check manifests and report every error, with its place and what to do.
 
-    PATH is a file or a directory, in Git or not. References to files around it are resolved, up to a source's
+    Each PATH is a file or a directory, in Git or not. References to files around it are resolved, up to a source's
     directory, a .reconcilerignore or the repository's root; to find duplicates there, check all files. Without PATH,
     the revision of every source in the settings is checked. Only errors make the exit code 1.
 
-    Paths are relative to the current directory; in the formats github, gitlab and sarif, to the repository's root.
+    Paths are relative to the current directory; in forms for a forge, to the repository's root.
     """
     from reconciler.model.finding import has_errors
 
-    if path is not None and revision:
+    if paths and revision:
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
-    if path is None and org:
+    if not paths and org:
         raise UsageError("--org is for a PATH; the settings name the org of their sources")
     failed: dict[str, ReconcilerError] = {}
-    checked = (
-        _check_sources(settings_file, revision, failed) if path is None else [_check_path(path, settings_file, org)]
-    )
+    checked = _check_paths(paths, settings_file, org) if paths else _check_sources(settings_file, revision, failed)
     if checked or not failed:
         _print_results(checked, form)
     return int(bool(failed) or any(has_errors(check.findings) for check in checked))
+
+
+def _check_paths(paths: Sequence[Path], settings_file: Path, org: str) -> list[FolderCheck]:
+    """The check of each path; what lies in another one of them is checked with that. Raises as ``_check_path``."""
+    by_place = {path.resolve(): path for path in paths}
+    outer = [path for place, path in by_place.items() if by_place.keys().isdisjoint(place.parents)]
+    return [_check_path(path, settings_file, org) for path in outer]
 
 
 def _check_path(path: Path, settings_file: Path, org: str) -> FolderCheck:
@@ -212,7 +217,11 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
         return
     from reconciler.cli.output.printing import echo_json
 
-    if form == "gitlab":
+    if form == "junit":
+        from reconciler.render.junit import build_junit_report
+
+        click.echo(build_junit_report(findings), nl=False)
+    elif form == "gitlab":
         from reconciler.render.gitlab import build_report
 
         echo_json(build_report(findings))

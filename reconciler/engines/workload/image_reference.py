@@ -9,7 +9,7 @@ from typing import NoReturn
 import msgspec
 
 from reconciler.errors import EngineError
-from reconciler.model.image_names import is_allowed
+from reconciler.model.image_names import is_allowed, with_registry
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
@@ -88,14 +88,14 @@ class ImageReference(msgspec.Struct, frozen=True, order=True):
 def parse_reference(text: str, org: str, registry: str) -> ImageReference:
     """The image that ``text`` names: in full, or as an image of ``org``, which ``registry`` (``images.registry``) has.
 
-    A name without a registry is that of Docker Hub: ``nginx`` is ``docker.io/library/nginx``. Without a tag and a
-    digest the tag is ``latest``. Raises ImageError, reason InvalidImageName.
+    A name without a registry is one of Docker Hub, on every host. Without a tag and a digest the tag is ``latest``.
+    Raises ImageError, reason InvalidImageName.
     """
     if len(text) > LONGEST:
         _refuse_image(text, f"it has {len(text)} characters, and at most {LONGEST} are possible")
     own = _OF_ORG.fullmatch(text)
     if own is None:
-        return _parse_full(text if _names_registry(text) else f"{DOCKER_HUB}/{text}", text)
+        return _parse_full(with_registry(text), text)
     if own["org"] not in (None, org):
         _refuse_image(
             text, f"it belongs to the org {own['org']}: write the name that it has in the registry of that org"
@@ -104,8 +104,6 @@ def parse_reference(text: str, org: str, registry: str) -> ImageReference:
         _refuse_image(
             text, "no registry of the org is known: set `images.registry`, or write the registry before the name"
         )
-    if not _names_registry(f"{registry}/"):
-        _refuse_image(text, f"the setting `images.registry`, {registry}, names no host, such as registry.example.com")
     return _parse_full(f"{registry}/{own['name']}", text)
 
 
@@ -127,7 +125,9 @@ def _parse_full(full: str, text: str) -> ImageReference:
             _refuse_image(
                 text, "a tag has at most 128 letters, digits, `_`, `-` and `.`, and begins with neither - nor ."
             )
-    registry, _, repository = name.partition("/")
+    registry, slash, repository = name.partition("/")
+    if not slash or not ("." in registry or ":" in registry or registry == LOCAL):
+        _refuse_image(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
     match = _REGISTRY.fullmatch(registry)
     if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
         _refuse_image(
@@ -141,12 +141,6 @@ def _parse_full(full: str, text: str) -> ImageReference:
     if registry in _HUB_NAMES:
         registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
     return ImageReference(registry, repository, tag or ("" if digest else "latest"), digest)
-
-
-def _names_registry(text: str) -> bool:
-    """Whether the part before the first / is a host. Docker and Kubernetes decide it the same way."""
-    first, slash, _ = text.partition("/")
-    return bool(slash) and ("." in first or ":" in first or first == LOCAL)
 
 
 def _refuse_image(text: str, why: str) -> NoReturn:

@@ -22,10 +22,10 @@ SECONDS = re.compile(r"\b\d+\.\d s\b")
 ID = re.compile(r"\b[0-9a-f]{12}\b")
 LEFT_OUT = re.compile(
     r"[. ](key|path|revision|source|engine|address|ports|node|alias|endpoint|canonicalEndpoint|internalName"
-    r"|domainEndpoints|resolvedImages|created|startTime|completionTime|lastTransitionTime|lastRestartTime)\b"
+    r"|domainEndpoints|resolvedImages|currentBytesUsed|created|startTime|completionTime|lastTransitionTime|lastRestartTime)\b"
     r"|\.type$|\]\.(name|location)$"
 )
-"""What names this run, this machine or the engine itself."""
+"""What names this run, this machine or the engine itself, and what is measured at times of its own."""
 MOMENTARY = ("VolumeChanging",)
 """Reasons of events about waits of a moment, which may be over before anyone has to wait."""
 SOME = "some"

@@ -141,7 +141,7 @@ async def test_data_that_changed_on_the_way_are_not_imported(tmp_path: Path, rep
     file.write_text("as of the snapsh0t")
     await export(disk, repository, [])
     with pytest.raises(EngineError, match="does not match its checksum: check the repository"):
-        imported(tmp_path, repository)
+        await import_snapshot(tmp_path / NEW_HOST, repository, SET, 0, NAME)
     assert [path for path in (tmp_path / NEW_HOST).rglob("*") if path.is_file()] == []
 
 

@@ -29,6 +29,7 @@ from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
 from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.paths import find_directory
 from reconciler.engines.host.reading.location import HostReader
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
@@ -606,9 +607,10 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
     def make(harness: ExecutorHarness, path: Path) -> contract.EnginePair:
         settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
         context = EngineContext(LocationRecords(harness.records, "here"), settings, harness.clock, lambda key: None)  # type: ignore[arg-type, return-value]
-        OWNERS.append(labels_of(path / "here", "here").owner)
-        runtime = PodmanRuntime(path / "here", "here", harness.clock, service.socket)
-        return contract.EnginePair(HostEngine(context, path / "here", runtime), HostReader(settings, "here"))
+        root = find_directory(path, "here")
+        OWNERS.append(labels_of(root, "here").owner)
+        runtime = PodmanRuntime(root, "here", harness.clock, service.socket)
+        return contract.EnginePair(HostEngine(context, root, runtime), HostReader(settings, "here"))
 
     spec = copy.deepcopy(contract.SPEC)
     spec["spec"]["containers"][0] |= {"image": IMAGE, "command": "/bin/sh", "args": ["-c", SERVE]}
