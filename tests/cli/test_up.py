@@ -185,7 +185,7 @@ def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: P
 def test_in_the_foreground_the_address_is_announced_and_an_interrupt_ends_all(sandbox: UpSandbox) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
     words = [sys.executable, "-u", "-m", "reconciler.cli", "up", "--yes"]
-    environ["XDG_STATE_HOME"] = str(sandbox.state)
+    environ |= {"XDG_STATE_HOME": str(sandbox.state), "PATH": sandbox.path}
     shown = []
     with subprocess.Popen(words, cwd=sandbox.folder, env=environ, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None

@@ -23,8 +23,8 @@ _LONGEST = 107
 _START_SECONDS = 20.0
 _END_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-_PAUSE_SECONDS = 1.0
-"""Between the end of a service and its next start."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+"""Between the end of a service and its next start: each pause is twice as long as the one before."""
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _SYSTEM_PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
 _HYBRID = Path("/sys/fs/cgroup/unified")
@@ -117,12 +117,16 @@ class OwnService:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _keep(self) -> None:
-        """Start it again whenever it ends, until cancelled."""
+        """Start it again whenever it ends, after growing pauses, until cancelled."""
+        pause = _PAUSE_SECONDS
         while True:
+            began = time.monotonic()
             if self._process is not None:
                 code = await self._process.wait()
                 _log.warning("podman_service_ended", code=code, error=self._read_last_line())
-            await asyncio.sleep(_PAUSE_SECONDS)
+            lasted = time.monotonic() - began > _LONGEST_PAUSE_SECONDS
+            pause = _PAUSE_SECONDS if lasted else min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
             with contextlib.suppress(EngineError):
                 await self._run()
 
