@@ -19,7 +19,7 @@ REPORT = """kind: workload
 name: report
 spec:
   type: cron
-  containers: [{name: main, image: plain}]
+  containers: [{name: main, image: plain, command: report}]
   job: {schedule: "*/5 * * * *"}
 """
 
