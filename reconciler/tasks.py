@@ -1,8 +1,9 @@
-"""Ends asyncio tasks in bounded time: no shutdown waits for a task that does not end."""
+"""Ends asyncio tasks and processes in bounded time: no shutdown waits for one that does not end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Iterable
@@ -43,6 +44,17 @@ async def wait_at_most(tasks: Iterable[asyncio.Task[Any]], owner: str, seconds: 
     """Return when ``tasks`` have ended, at the latest after ``seconds``. A task that remains is logged and goes on."""
     pending = {task for task in tasks if not task.done()}
     _log_abandoned(await _wait_for_tasks(pending, seconds) if pending else pending, owner)
+
+
+async def wait_or_kill(child: asyncio.subprocess.Process, seconds: float) -> None:
+    """Return when ``child``, which has been asked to end, has ended; it is killed after ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            await child.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
 
 
 def exit_at_most(seconds: float = EXIT_SECONDS) -> threading.Timer:

@@ -23,7 +23,7 @@ from reconciler.daemon.wake import address_of
 from reconciler.logs import log
 from reconciler.private_files import remove_own
 from reconciler.settings import Settings
-from reconciler.tasks import cancel_and_wait
+from reconciler.tasks import cancel_and_wait, wait_or_kill
 
 SOCKET = "api.sock"
 """The socket in the state directory; the kernel names the user at its other end."""
@@ -205,10 +205,4 @@ async def _stop_process(running: asyncio.subprocess.Process) -> None:
         return
     assert running.stdin is not None
     running.stdin.close()
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await running.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            running.kill()
-        await running.wait()
+    await wait_or_kill(running, _END_SECONDS)

@@ -215,7 +215,7 @@ def list_engines() -> tuple[str, ...]:
 
 @cache
 def _list_packages(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the packages in ``folders`` that have a plugin; plans ask for them at each resource."""
+    """The names of the packages in ``folders`` that have a plugin; each question for a plugin asks for them."""
     paths = (path for folder in folders for path in list_paths(Path(folder), "*/plugin.py"))
     return tuple(sorted({path.parent.name for path in paths}))
 

@@ -27,7 +27,7 @@ _HELPERS = {
     "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
     "conmon": (Path("/usr/bin/conmon"), Path("/usr/libexec/podman/conmon")),
 }
-# systemd mounts version 2 here, beside version 1.
+# systemd mounts version 2 of control groups here, beside version 1. There crun fails, which Podman prefers.
 _HYBRID = Path("/sys/fs/cgroup/unified")
 
 
@@ -42,7 +42,8 @@ class PodmanPlugin:
         from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
 
         path = socket_path(settings)
-        own = OwnService(root.resolve()) if settings.podman.socket is None and not is_listening(path) else None
+        starts = settings.podman.socket is None and not is_listening(path)
+        own = OwnService(root.resolve(), "runc" if _HYBRID.is_dir() else "") if starts else None
         options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id, own)
         return PodmanRuntime(root, location, clock, own.socket if own else path, options=options)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.plugins import runtime_plugin
+from reconciler.engines.host.runtimes.podman.api import own_service
 from reconciler.engines.host.runtimes.podman.api.own_service import OwnService
 from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
 from reconciler.errors import EngineError
@@ -87,14 +89,53 @@ def test_the_daemon_starts_a_service_that_comes_back_and_ends_with_it(
 def test_a_service_that_cannot_start_is_an_error_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "bin" / "podman"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho first >&2\necho 'Error: no subuid ranges' >&2\nexit 125\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    failing = "#!/bin/sh\necho first >&2\necho 'Error: no subuid ranges' >&2\nexit 125\n"
+    put_podman(tmp_path / "bin", failing, monkeypatch)
     with pytest.raises(EngineError, match="does not start: Error: no subuid ranges") as refused:
         asyncio.run(OwnService(tmp_path).start())
     assert refused.value.reason is Reason.RUNTIME_UNAVAILABLE
+
+
+LISTENS = """#!/usr/bin/env python3
+import socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[-1].removeprefix("unix://"))
+listener.listen()
+time.sleep(1000)
+"""
+
+
+def put_podman(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``program`` be what `podman` runs."""
+    folder.mkdir()
+    (folder / "podman").write_text(program)
+    (folder / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+async def test_a_service_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_podman(tmp_path / "bin", f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 1000\n", monkeypatch)
+    monkeypatch.setattr(own_service, "_START_SECONDS", 1.0)
+    own = OwnService(tmp_path / "here")
+    with pytest.raises(EngineError, match="does not start: it says nothing"):
+        await own.start()
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+async def test_a_service_of_the_former_daemon_is_followed_by_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_podman(tmp_path / "bin", LISTENS, monkeypatch)
+    own = OwnService(tmp_path / "here")
+    own.socket.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as former:
+        former.bind(str(own.socket))
+        former.listen()
+        await own.start()
+        assert own._process is None
+    await until(lambda: own_service.is_listening(own.socket), "a service of its own")
+    await own.stop()
+    assert not own_service.is_listening(own.socket)
 
 
 def test_a_path_too_long_for_a_socket_names_the_settings(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import structlog
 
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
+from reconciler.tasks import wait_or_kill
 
 FOLDER = "podman-service"
 """In the directory of the location: the socket of the service, and what it prints."""
@@ -27,8 +28,6 @@ _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Between the end of a service and its next start: each pause is twice as long as the one before."""
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _SYSTEM_PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
-_HYBRID = Path("/sys/fs/cgroup/unified")
-"""systemd mounts version 2 of control groups here, beside version 1. There crun fails."""
 
 _log = structlog.get_logger(__name__)
 
@@ -47,10 +46,12 @@ def is_listening(path: Path) -> bool:
 class OwnService:
     """``podman system service`` for the location whose directory is ``root``; containers run on without it.
 
-    Containers, images and networks are those of `podman` on the command line of the same user.
+    Containers, images and networks are those of `podman` on the command line of the same user. ``runtime`` is the
+    program that starts containers, "" for that of Podman's configuration.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, runtime: str = "") -> None:
+        self._runtime = runtime
         self.socket = root / FOLDER / "podman.sock"
         self._log_file = root / FOLDER / "log"
         self._process: asyncio.subprocess.Process | None = None
@@ -63,14 +64,9 @@ class OwnService:
         if len(os.fsencode(self.socket)) > _LONGEST:
             message = f"the path {self.socket} is too long for a socket: set `podman.socket`, or a shorter `state`"
             raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
-        if await asyncio.to_thread(is_listening, self.socket):
-            return  # that of the daemon, while another command asks
-        try:
+        # One that listens is that of the daemon, while a command asks, or one that ends with the former daemon.
+        if not await asyncio.to_thread(is_listening, self.socket):
             await self._run()
-        except BaseException:
-            await self.stop()
-            raise
-        _log.info("podman_service_started", socket=str(self.socket))
         self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
@@ -79,26 +75,31 @@ class OwnService:
         if keeping is not None:
             keeping.cancel()
             await asyncio.wait([keeping])
+        await self._end_process()
+
+    async def _end_process(self) -> None:
         process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(_END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        if process is not None and process.returncode is None:
+            process.terminate()
+            await wait_or_kill(process, _END_SECONDS)
 
     async def _run(self) -> None:
-        """Start the process, and wait until it answers."""
+        """Start the process, and wait until it answers. Raises EngineError; then none runs."""
+        try:
+            await self._start_process()
+            await self._wait_until_listening()
+        except BaseException:
+            await self._end_process()
+            raise
+        _log.info("podman_service_started", socket=str(self.socket))
+
+    async def _start_process(self) -> None:
         try:
             self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.socket.unlink(missing_ok=True)
             with self._log_file.open("wb") as output:
                 self._process = await asyncio.create_subprocess_exec(
-                    *_make_command(self.socket),
+                    *_make_command(self.socket, self._runtime),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -109,6 +110,9 @@ class OwnService:
         except OSError as error:
             message = f"podman system service cannot be started: {error}"
             raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE) from error
+
+    async def _wait_until_listening(self) -> None:
+        assert self._process is not None
         deadline = time.monotonic() + _START_SECONDS
         while not await asyncio.to_thread(is_listening, self.socket):
             if self._process.returncode is not None or time.monotonic() >= deadline:
@@ -121,14 +125,19 @@ class OwnService:
         pause = _PAUSE_SECONDS
         while True:
             began = time.monotonic()
-            if self._process is not None:
-                code = await self._process.wait()
-                _log.warning("podman_service_ended", code=code, error=self._read_last_line())
+            await self._wait_until_ended()
             lasted = time.monotonic() - began > _LONGEST_PAUSE_SECONDS
             pause = _PAUSE_SECONDS if lasted else min(2 * pause, _LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(pause)
             with contextlib.suppress(EngineError):
                 await self._run()
+
+    async def _wait_until_ended(self) -> None:
+        if self._process is not None:
+            code = await self._process.wait()
+            _log.warning("podman_service_ended", code=code, error=self._read_last_line())
+        while await asyncio.to_thread(is_listening, self.socket):
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     def _read_last_line(self) -> str:
         try:
@@ -138,10 +147,10 @@ class OwnService:
         return text.strip().rpartition("\n")[2][:500] or "it says nothing"
 
 
-def _make_command(path: Path) -> list[str]:
+def _make_command(path: Path, runtime: str) -> list[str]:
     prefix = _DIES_WITH_US if shutil.which(_DIES_WITH_US[0]) else ()
-    runtime = ("--runtime", "runc") if _HYBRID.is_dir() and shutil.which("runc", path=_search_path()) else ()
-    return [*prefix, "podman", *runtime, "system", "service", "--time", "0", f"unix://{path}"]
+    option = ("--runtime", runtime) if runtime else ()
+    return [*prefix, "podman", *option, "system", "service", "--time", "0", f"unix://{path}"]
 
 
 def _make_environment() -> dict[str, str]:
