@@ -337,9 +337,8 @@ def test_the_certificate_of_the_server_expires_until_it_is_renewed(cluster: Clus
             except httpx2.ConnectError as error:
                 return str(error)
 
-    cluster.renew_certificate(-1.0)
-    cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=30.0)
-    cluster.renew_certificate()
+    with cluster.expired_certificate():
+        cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=30.0)
     cluster.wait_for(lambda: ask() == "200", seconds=30.0)
 
 
@@ -351,9 +350,8 @@ def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d", "namespace": namespace}})
     cluster.compact()
     assert cluster.api.get(path, params={"limit": 1, "continue": more}).status_code == 410
-    cluster.api_server.kill()
-    cluster.api_server.start()
-    cluster.wait_until_ready()
+    with cluster.stopped_api_server():
+        pass
     with cluster.api.stream("GET", path, params={"watch": 1, "resourceVersion": "1"}) as answer:
         event = json.loads(next(answer.iter_lines()))
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
@@ -362,16 +360,11 @@ def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
 def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_start(
     cluster: Cluster, kubelet: Kubelet, namespace: str
 ) -> None:
-    cluster.api_server.pause()
-    with pytest.raises(httpx2.ReadTimeout):
+    with cluster.api_server.paused(), pytest.raises(httpx2.TimeoutException):
         cluster.api.get("/readyz", timeout=0.3)
-    cluster.api_server.resume()
     cluster.wait_until_ready()
-    cluster.api_server.kill()
-    with pytest.raises(httpx2.TransportError):
+    with cluster.stopped_api_server(), pytest.raises(httpx2.TransportError):
         cluster.api.get("/readyz")
-    cluster.api_server.start()
-    cluster.wait_until_ready()
     cluster.apply(describe_pod(namespace, "later"))
     wait_for_state(cluster, namespace, "later", "running")
 

@@ -191,13 +191,10 @@ def test_lost_records_restart_nothing(harness: RealHarness, tmp_path: Path) -> N
 def test_a_certificate_that_expires_is_named_until_it_is_renewed(harness: RealHarness) -> None:
     harness.start_web()
     harness.do(harness.engine.close())
-    harness.cluster.renew_certificate(-1.0)
-    try:
+    with harness.cluster.expired_certificate():
         outcome = harness.until(lambda: refused(harness), "the certificate is refused")
         assert outcome.reason is Reason.CREDENTIALS_REFUSED
         assert "certificate has expired" in outcome.message
-    finally:
-        harness.cluster.renew_certificate()
     harness.until(lambda: harness.apply_web(2, image="nginx:2").result is Result.APPLIED, "it is applied")
     harness.wait_for_health()
 

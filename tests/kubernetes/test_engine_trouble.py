@@ -47,14 +47,10 @@ def test_what_a_manifest_asks_for_beyond_its_workload_reaches_no_pod(harness: Re
 def test_a_server_that_starts_again_is_named_and_loses_nothing(harness: RealHarness) -> None:
     harness.start_web()
     before = harness.versions()
-    harness.cluster.api_server.kill()
-    try:
+    with harness.cluster.stopped_api_server():
         outcome = harness.apply_web(2, image="nginx:2")
         assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.CLUSTER_UNREACHABLE)
         assert harness.cluster.url in outcome.message
-    finally:
-        harness.cluster.api_server.start()
-        harness.cluster.wait_until_ready()
     harness.until(lambda: not harness.engine._mirror.failures(), "all watches work")
     assert harness.versions() == before
     harness.until(lambda: harness.apply_web(2, image="nginx:2").result is Result.APPLIED, "it is applied")

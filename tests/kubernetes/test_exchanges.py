@@ -201,12 +201,8 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def real(cluster: Cluster) -> Iterator[Cluster]:
     """A real server of each version, whose controllers do nothing."""
-    controllers = cluster.components["kube-controller-manager"]
-    controllers.pause()
-    try:
+    with cluster.components["kube-controller-manager"].paused():
         yield cluster
-    finally:
-        controllers.resume()
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)

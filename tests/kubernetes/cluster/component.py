@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-
-END_SECONDS = 5.0
-"""What a component gets to end in peace."""
 
 
 class Component:
@@ -49,22 +46,16 @@ class Component:
         if self._running is not None and self._running.poll() is not None:
             raise AssertionError(f"{self.name} ended with {self._running.returncode}: {self.log.read_text()[-3000:]}")
 
-    def pause(self) -> None:
-        """Let it answer nothing, while its connections stay open."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it answer nothing until the block ends, while its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it continue after a pause."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def stop(self) -> None:
-        """End it in peace, in some seconds: an API server waits for those who watch."""
-        if self._running is not None:
-            self.resume()
-            self._running.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._running.wait(END_SECONDS)
-            self.kill()
+        try:
+            # Its threads run on for a moment after the signal, and may answer one more request.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it at once."""

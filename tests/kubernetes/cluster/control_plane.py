@@ -76,6 +76,25 @@ class Cluster:
         # The controllers answer: they make this account in each namespace.
         self.wait_for(lambda: self.api.get("/api/v1/namespaces/default/serviceaccounts/default").is_success)
 
+    @contextmanager
+    def stopped_api_server(self) -> Iterator[None]:
+        """The API server is killed; it starts with the end of the block, however that ends, and is ready then."""
+        self.api_server.kill()
+        try:
+            yield
+        finally:
+            self.api_server.start()
+            self.wait_until_ready()
+
+    @contextmanager
+    def expired_certificate(self) -> Iterator[None]:
+        """The API server has a certificate that has ended, until the block ends; both take it a moment."""
+        self.renew_certificate(-1.0)
+        try:
+            yield
+        finally:
+            self.renew_certificate()
+
     def stop(self) -> None:
         """End all components; nothing of them is used again."""
         self.api.close()
