@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.support.git import GitRepo
-from tests.support.programs import path_without
+from tests.support.sandbox import eventually
+from tests.support.up_sandbox import UpSandbox, open_sandbox, page
 
 GVC = "kind: gvc\nname: app\nspec: {staticPlacement: {locationLinks: [//location/local]}}\n"
-
-
-class UpSandbox(NamedTuple):
-    """A directory to run, a state home of its own, and PATH without Podman, whose images no test can get."""
-
-    folder: Path
-    state: Path
-    path: str
-
-    def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """``reconciler WORDS`` in the directory."""
-        environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
-        return subprocess.run(
-            [sys.executable, "-m", "reconciler.cli", *words],
-            cwd=cwd or self.folder,
-            env={**environ, "XDG_STATE_HOME": str(self.state), "PATH": self.path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def settings(self) -> str:
-        """The settings that were written."""
-        [file] = self.state.glob("reconciler/*/settings.yaml")
-        return file.read_text()
 
 
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Iterator[UpSandbox]:
     """An empty directory; what runs for it ends with the test."""
-    folder, state = tmp_path / "project", tmp_path / "state"
-    folder.mkdir()
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.geteuid():
-            path.chmod(path.stat().st_mode | 0o111)  # replicas of the default user come through
-    sandbox = UpSandbox(folder, state, path_without("podman", tmp_path / "bin"))
-    yield sandbox
-    sandbox.run("down", "--volumes")
-
-
-def page(text: str) -> str:
-    """The page at the address in the output of `up`."""
-    address = re.search(r"http://127\.0\.0\.1:\d+", text)
-    assert address is not None, text
-    with urllib.request.urlopen(address[0], timeout=10) as answer:
-        return str(answer.read().decode())
+    with open_sandbox(tmp_path) as sandbox:
+        yield sandbox
 
 
 def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandbox) -> None:
@@ -171,6 +129,11 @@ def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> No
     for line in ("org: acme", "branch: side", "path: deploy", "aws-eu-1:"):
         assert line in settings
     assert "local:" not in settings
+
+    repo.git("checkout", "--quiet", "--force", "side")
+    repo.commit({"deploy/more.yaml": GVC.replace("name: app", "name: more").replace("local", "later")}, branch="side")
+    eventually(lambda: "later:" in sandbox.settings(), "what a later commit names is bound, too")
+    eventually(lambda: sandbox.run("get", "gvc", "more").returncode == 0)
 
 
 def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: Path) -> None:
