@@ -32,7 +32,10 @@ GROUPS = {
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
     "Change Git": ("edit", "patch", "tag", "secret"),
     "Own and leave": ("orphan", "adopt", "eject"),
-    "The daemon and this command": ("doctor", "backup", "restore", "completion", "version", "help"),
+    "The daemon and this command": (
+        *("settings", "install", "uninstall", "doctor"),
+        *("backup", "restore", "completion", "version", "help"),
+    ),
 }
 """Heading → its subcommands, in the order of use. Every subcommand is in one of them."""
 

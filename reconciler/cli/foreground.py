@@ -33,7 +33,7 @@ async def run_in_foreground(settings: Settings, show: Callable[[str], None], fil
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
     others = [asyncio.create_task(announce_addresses(settings, show))]
     if file is not None:
-        from reconciler.cli.location_binding import bind_new_locations
+        from reconciler.cli.local.location_binding import bind_new_locations
 
         others.append(asyncio.create_task(bind_new_locations(settings, file)))
     await asyncio.wait([serving])

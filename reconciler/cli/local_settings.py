@@ -28,6 +28,9 @@ _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
 _SHORTENED = 8
 
+FOR_TERMINALS = ("host", "log", "state")
+"""The settings that a service has in another way: changes show at once, and all is in one directory."""
+
 _HEAD = """\
 # Written by `reconciler up` for a daemon on this machine. `reconciler up` writes it anew.
 # Replicas end in a tenth of the time, so that changes show at once; leave terminationScale out where people depend on

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.converted_source import follow_converted
+from reconciler.cli.local.converted_source import follow_converted
 from reconciler.errors import RefusedError
 from tests.support.command_sandbox import here
 from tests.support.git import GitRepo

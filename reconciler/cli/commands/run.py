@@ -40,7 +40,7 @@ async def _run_service(settings: Settings, file: Path, *, bind_locations: bool) 
 
     binding = None
     if bind_locations:
-        from reconciler.cli.location_binding import bind_new_locations
+        from reconciler.cli.local.location_binding import bind_new_locations
 
         binding = asyncio.create_task(bind_new_locations(settings, file))
     await run_daemon(settings, file=file)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from reconciler.cli.local_settings import Followed, follow_directory, is_remote
+from reconciler.cli.local.followed_source import choose_source, list_locations
+from reconciler.cli.local_settings import Followed, write_settings
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
 from reconciler.errors import RefusedError, UsageError
 
@@ -50,21 +50,22 @@ def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options:
     if named:
         return _run_converted(named, start)
     followed = _choose_source(source or ".", yes=yes)
-    return _start_daemon(followed, _write_local_settings(followed, start.org or DEFAULT_ORG), start)
+    file = write_settings(followed, list_locations(followed), start.org or DEFAULT_ORG)
+    return _start_daemon(followed, file, start)
 
 
 def _start_daemon(followed: Followed, file: Path, options: StartOptions) -> int:
-    from reconciler.cli.up_daemon import run_detached, run_in_terminal
+    from reconciler.cli.local.up_daemon import run_detached, run_in_terminal
 
     return run_detached(followed, file, options.timeout) if options.detach else run_in_terminal(followed, file)
 
 
 def _run_converted(files: list[str], options: StartOptions) -> int:
     """Convert ``files`` and run them; where they run already, the daemon applies what differs."""
-    from reconciler.cli.converted_source import follow_converted
-    from reconciler.cli.local_settings import DEFAULT_LOCATION, write_settings
+    from reconciler.cli.local.converted_source import follow_converted
+    from reconciler.cli.local.up_daemon import apply_again, is_running
+    from reconciler.cli.local_settings import DEFAULT_LOCATION
     from reconciler.cli.options import load_settings_as_owner
-    from reconciler.cli.up_daemon import apply_again, is_running
 
     followed, commit = follow_converted(files)
     what = f"commit {commit[:12]}" if commit else "nothing differs from the last conversion"
@@ -78,29 +79,10 @@ def _run_converted(files: list[str], options: StartOptions) -> int:
 
 
 def _choose_source(source: str, *, yes: bool) -> Followed:
-    """What ``source`` means. Raises RefusedError and UsageError."""
-    directory = Path(source)
-    if not directory.exists():
-        if not is_remote(source):
-            raise UsageError(f"{source} does not exist; name a directory, or the URL of a repository")
-        return Followed(source, _find_default_branch(source))
-    if not directory.is_dir():
-        raise UsageError(f"{source} is a file; name the directory of a repository, or a compose file: up -f {source}")
-    directory = directory.resolve()
-    _offer_repository(directory, yes=yes)
-    return follow_directory(directory)
-
-
-def _find_default_branch(url: str) -> str:
-    """The branch that HEAD of a remote repository names. Raises RefusedError."""
-    answer = subprocess.run(
-        ["git", "ls-remote", "--symref", "--", url, "HEAD"], capture_output=True, text=True, check=False
-    )
-    first = answer.stdout.partition("\n")[0]
-    if answer.returncode or not first.startswith("ref: refs/heads/"):
-        reason = answer.stderr.strip().rpartition("\n")[2] or "it has no branch"
-        raise RefusedError(f"{url} cannot be followed: {reason}")
-    return first.removeprefix("ref: refs/heads/").partition("\t")[0]
+    """What ``source`` means, a repository once ``_offer_repository`` made one. Raises RefusedError and UsageError."""
+    if Path(source).is_dir():
+        _offer_repository(Path(source).resolve(), yes=yes)
+    return choose_source(source)
 
 
 def _offer_repository(directory: Path, *, yes: bool) -> None:
@@ -123,25 +105,3 @@ def _offer_repository(directory: Path, *, yes: bool) -> None:
     from reconciler.cli.git_commands import make_repository
 
     make_repository(directory, "Begin")
-
-
-def _write_local_settings(followed: Followed, org: str) -> Path:
-    from reconciler.cli.local_settings import DEFAULT_LOCATION, read_locations, write_settings
-
-    if is_remote(followed.url):
-        return write_settings(followed, _read_remote_locations(followed) or [DEFAULT_LOCATION], org)
-    return write_settings(followed, read_locations(followed), org)
-
-
-def _read_remote_locations(followed: Followed) -> list[str]:
-    """The locations in the newest commit of a remote repository, which is cloned for a moment. Raises RefusedError."""
-    import tempfile
-
-    from reconciler.cli.local_settings import read_locations
-
-    with tempfile.TemporaryDirectory(prefix="reconciler-") as scratch:
-        words = ["git", "clone", "--quiet", "--bare", "--depth=1", "--branch", followed.branch]
-        answer = subprocess.run([*words, "--", followed.url, scratch], capture_output=True, text=True, check=False)
-        if answer.returncode:
-            raise RefusedError(f"{followed.url} cannot be cloned: {answer.stderr.strip()}")
-        return read_locations(followed._replace(url=scratch))
