@@ -27,6 +27,8 @@ _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
 _SHORTENED = 8
+_LONGEST_NAME = 12
+"""Sockets are below the state directory, and the path of a socket has at most 107 bytes."""
 
 FOR_TERMINALS = ("host", "log", "state")
 """The settings that a service has in another way: changes show at once, and all is in one directory."""
@@ -74,7 +76,7 @@ def find_state(key: str) -> Path:
     """The state directory for ``key``: the URL of a repository, or another name of what is followed."""
     digest = hashlib.blake2b(key.encode(), digest_size=_SHORTENED // 2).hexdigest()
     name = re.sub(r"(\.git)?/*$", "", key).rpartition("/")[2] or "repository"
-    return find_state_base() / f"{name}-{digest}"
+    return find_state_base() / f"{name[:_LONGEST_NAME]}-{digest}"
 
 
 def make_state(key: str) -> Path:

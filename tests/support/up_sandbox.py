@@ -22,17 +22,28 @@ class UpSandbox(NamedTuple):
     state: Path
     path: str
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables of each command."""
+        environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
+        return {**environ, "XDG_STATE_HOME": str(self.state), "PATH": self.path}
+
     def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """``reconciler WORDS`` in the directory."""
-        environ = {name: value for name, value in os.environ.items() if name != "RECONCILER_SETTINGS"}
-        return subprocess.run(
+        running = self.start(*words, cwd=cwd)
+        out, err = running.communicate()
+        return subprocess.CompletedProcess(words, running.returncode, out, err)
+
+    def start(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """``reconciler WORDS`` in the directory, not waited for."""
+        return subprocess.Popen(
             [sys.executable, "-m", "reconciler.cli", *words],
             cwd=cwd or self.folder,
-            env={**environ, "XDG_STATE_HOME": str(self.state), "PATH": self.path},
+            env=self.environ,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
 
     def settings(self) -> str:
@@ -42,14 +53,14 @@ class UpSandbox(NamedTuple):
 
 
 @contextmanager
-def open_sandbox(tmp_path: Path) -> Iterator[UpSandbox]:
-    """An empty directory; what runs for it ends with the block."""
-    folder, state = tmp_path / "project", tmp_path / "state"
+def open_sandbox(tmp_path: Path, state_name: str = "state", path: str = "") -> Iterator[UpSandbox]:
+    """An empty directory; what runs for it ends with the block. ``path`` is that of programs, "": without Podman."""
+    folder, state = tmp_path / "project", tmp_path / state_name
     folder.mkdir()
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.geteuid():
-            path.chmod(path.stat().st_mode | 0o111)  # replicas of the default user come through
-    sandbox = UpSandbox(folder, state, path_without("podman", tmp_path / "bin"))
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.geteuid():
+            above.chmod(above.stat().st_mode | 0o111)  # replicas of the default user come through
+    sandbox = UpSandbox(folder, state, path or path_without("podman", tmp_path / "bin"))
     yield sandbox
     sandbox.run("down", "--volumes")
 

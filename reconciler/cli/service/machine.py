@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from reconciler.errors import RefusedError, UsageError
 
-USER = "reconciler"
-"""The user and the group of the service."""
 UNIT = "reconciler.service"
+USER = UNIT.removesuffix(".service")
+"""The user and the group of the service."""
 SETTINGS = Path("etc/reconciler/settings.yaml")
 STATE = Path("var/lib/reconciler")
 UNITS = Path("etc/systemd/system")
