@@ -137,7 +137,11 @@ def read_input(text: str, *words: str, cwd: Path) -> subprocess.CompletedProcess
         (f"{GVC}colour: red\n", 1, "stdin:4:1: error: unknown field `colour`"),
         (f"{GVC}---\n{GVC}", 1, "gvc/shop is declared twice: here and at stdin:1 "),
         ('{"kind": "gvc", "name": "shop", "colour": 1}', 1, "stdin:1:33: error: unknown field `colour`"),
-        ("services: {web: {image: nginx}}\n", 1, "standard input is a compose file; convert it with: reconciler convert -"),
+        (
+            "services: {web: {image: nginx}}\n",
+            1,
+            "standard input is a compose file; convert it with: reconciler convert -",
+        ),
     ],
     ids=["sound", "wrong", "twice", "json", "compose"],
 )
