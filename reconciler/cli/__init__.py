@@ -156,7 +156,10 @@ def _run_cli() -> int:
 
 
 def _run_command() -> object:
-    return cli.main(prog_name="reconciler", standalone_mode=False)
+    from reconciler.cli.output.progress import show_progress
+
+    with show_progress():
+        return cli.main(prog_name="reconciler", standalone_mode=False)
 
 
 def _ask_daemon(settings: Settings, command: str, parameters: Mapping[str, Any]) -> int:

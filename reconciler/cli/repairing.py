@@ -50,14 +50,11 @@ def repair_files(paths: Sequence[Path], dialect: ManifestContext) -> None:
 def list_changed_lines(before: str, after: str) -> Iterator[str]:
     """The lines that differ, with ``-`` and ``+`` before them; those that may be part of a secret are hidden."""
     old, new = _list_visible_lines(before), _list_visible_lines(after)
-    for _, begin, end, begin_after, end_after in _list_changes(before, after):
-        yield from (f"- {line}" for line in old[begin:end])
-        yield from (f"+ {line}" for line in new[begin_after:end_after])
-
-
-def _list_changes(before: str, after: str) -> list[tuple[str, int, int, int, int]]:
     matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    return [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    for what, begin, end, begin_after, end_after in matcher.get_opcodes():
+        if what != "equal":
+            yield from (f"- {line}" for line in old[begin:end])
+            yield from (f"+ {line}" for line in new[begin_after:end_after])
 
 
 def _list_visible_lines(text: str) -> list[str]:

@@ -70,8 +70,8 @@ def plan_work_tree(
     directory = find_work_tree(source)
     # Its refs are not those of the repository with the work tree.
     base = _make_pipeline(settings, source, Records.open(None)).source.repository.resolve(before, head)
-    with commit_work_tree(source, directory) as held:
-        review = plan_between(settings, held, base.commit, "", blame)
+    with commit_work_tree(source, directory) as committed:
+        review = plan_between(settings, committed, base.commit, "", blame)
     return msgspec.structs.replace(review, read=read_from(directory))
 
 

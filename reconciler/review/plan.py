@@ -47,8 +47,8 @@ def plan_directory(
     settings: Settings, source: SourceSettings, records: Records, directory: Path, *, blame: bool | None
 ) -> PlanReview:
     """The plan of ``source`` for what ``directory`` holds, committed or not. Raises SourceError and UsageError."""
-    with commit_work_tree(source, directory) as held:
-        review = plan_source(settings, held, records, "", blame=blame, first=False)
+    with commit_work_tree(source, directory) as committed:
+        review = plan_source(settings, committed, records, "", blame=blame, first=False)
     return msgspec.structs.replace(review, read=read_from(directory))
 
 

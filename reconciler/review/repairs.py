@@ -87,11 +87,11 @@ def _is_better(trial: _Trial, before: Sequence[Fault], dialect: ManifestContext)
     """Whether the repaired faults are gone, and no error has come in their places; others were hidden by them."""
     faults = _list_faults(trial.text, dialect)
     after = Counter((fault.rule, fault.message) for fault in faults)
-    known = Counter((fault.rule, fault.message) for fault in before)
+    former = Counter((fault.rule, fault.message) for fault in before)
     gone = Counter((fault.rule, fault.message) for fault in trial.repaired)
     places = {(fault.line, fault.column) for fault in trial.repaired}
-    new = [fault for fault in faults if fault.severity is Severity.ERROR and (fault.rule, fault.message) not in known]
-    ends = all(after[fault] <= known[fault] - count for fault, count in gone.items())
+    new = [fault for fault in faults if fault.severity is Severity.ERROR and (fault.rule, fault.message) not in former]
+    ends = all(after[fault] <= former[fault] - count for fault, count in gone.items())
     return ends and not any((fault.line, fault.column) in places or fault.rule in _BREAKING for fault in new)
 
 

@@ -66,10 +66,10 @@ def read_from(directory: Path) -> Read:
 
 def _borrow_objects(scratch: Path, directory: Path) -> list[pygit2.Oid]:
     """Let the repository ``scratch`` have the objects of the one around ``directory``; returns its HEAD, if any."""
-    found = pygit2.discover_repository(str(directory))
-    if found is None:
+    git_directory = pygit2.discover_repository(str(directory))
+    if git_directory is None:
         return []
-    around = open_git(Path(found))
+    around = open_git(Path(git_directory))
     pointer = Path(around.path) / "commondir"
     shared = (pointer.parent / pointer.read_text().strip()).resolve() if pointer.is_file() else pointer.parent
     (scratch / "objects" / "info" / "alternates").write_text(f"{shared / 'objects'}\n")

@@ -33,7 +33,9 @@ def sandbox(tmp_path: Path) -> Iterator[UpSandbox]:
 
 def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandbox) -> None:
     begun = sandbox.run("up", "--yes", "--detach")
-    assert (begun.returncode, begun.stderr) == (0, ""), begun
+    assert begun.returncode == 0, begun
+    # On a busy machine it says after ten seconds what it waits for.
+    assert [line for line in begun.stderr.splitlines() if not line.startswith("waiting: ")] == []
     assert page(begun.stdout) == "<h1>It runs from Git</h1>"
 
     again = sandbox.run("up", "--detach")

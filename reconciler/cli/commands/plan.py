@@ -105,11 +105,11 @@ def _select_planned(settings: Settings, options: PlanOptions) -> list[SourceSett
         raise UsageError("--revision is for commits, --dir for what is in a directory; name one of them")
     place = options.directory.resolve()
     own = [source for source in sources if source.local and place.is_relative_to(Path(source.url).resolve())]
-    found = own or sources
-    if len(found) > 1:
-        names = ", ".join(source.name for source in found)
+    candidates = own or sources
+    if len(candidates) > 1:
+        names = ", ".join(source.name for source in candidates)
         raise UsageError(f"{options.directory} may stand for each of the sources {names}: name one with --source")
-    return found
+    return candidates
 
 
 def choose_exit_code(plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], *, is_detailed: bool) -> int:
