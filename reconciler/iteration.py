@@ -47,6 +47,11 @@ def report_progress_to(report: Callable[[Progress], None]) -> Iterator[None]:
         _reporter.reset(token)
 
 
+def find_reporter() -> Callable[[Progress], None] | None:
+    """What hears of progress here; None where nothing does."""
+    return _reporter.get()
+
+
 def track_items(items: Iterable[Item], what: str, total: int) -> Iterator[Item]:
     """``items``, of which each that is passed on counts as done once the next one is asked for."""
     report = _reporter.get()
