@@ -61,18 +61,16 @@ def mirror_of(source: Source) -> Mirror:
     return source.mirror
 
 
-def test_a_fetch_reports_its_objects_and_errors_stay_without_them(
-    tmp_path: Path, repo: GitRepo, opener: Opener
-) -> None:
+def test_a_fetch_reports_its_objects_and_errors_stay_without_them(repo: GitRepo, https: Opener) -> None:
     repo.commit({f"shop/{number}.yaml": str(number) for number in range(120)})  # of few, Git counts none
     reports: list[Progress] = []
     with report_progress_to(reports.append):
-        source = opener(f"file://{repo.path}")
+        source = https()
         source.refresh()
         assert reports[-1].what == "fetching objects"
         assert reports[-1].done == reports[-1].total > 120
         with pytest.raises(SourceNotFound) as refused:
-            opener(f"file://{repo.path}", branch="nowhere").refresh()
+            https(branch="nowhere").refresh()
     assert source.revision().commit == repo.git("rev-parse", "main")
     assert "couldn't find remote ref refs/heads/nowhere" in str(refused.value)
     assert "objects" not in str(refused.value)
