@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reconciler.cli.local_settings import Followed, add_locations, read_locations
 from reconciler.errors import ReconcilerError
 from reconciler.logs import log
-from reconciler.source.source import open_source
+from reconciler.source.source import Source, open_source
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
@@ -25,12 +25,16 @@ async def bind_new_locations(settings: Settings, file: Path) -> None:
        It goes on until it is cancelled.
     None is ever removed: what it has would lose its engine.
     """
+    import pygit2
+
     bound, seen = {*settings.locations}, ""
+    source = open_source(settings.sources[0], settings.state)
     while True:
-        with suppress(ReconcilerError):  # the daemon reports what is wrong with the source
-            commit = await asyncio.to_thread(_find_commit, settings)
+        # The daemon reports what is wrong with the source.
+        with suppress(ReconcilerError, OSError, KeyError, pygit2.GitError):
+            commit = await asyncio.to_thread(_find_commit, source)
             if commit != seen:
-                names = await asyncio.to_thread(_read_names, settings, commit)
+                names = await asyncio.to_thread(_read_names, source, commit)
                 if new := names - bound:
                     await asyncio.to_thread(add_locations, file, sorted(new))
                     log().info("locations", bound=sorted(new), settings=str(file))
@@ -39,13 +43,12 @@ async def bind_new_locations(settings: Settings, file: Path) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _find_commit(settings: Settings) -> str:
-    """The newest commit of the one source that is on this machine. Raises SourceError."""
-    return open_source(settings.sources[0], settings.state).repository.resolve().commit
+def _find_commit(source: Source) -> str:
+    """The newest commit that is on this machine. Raises SourceError."""
+    return source.repository.resolve().commit
 
 
-def _read_names(settings: Settings, commit: str) -> set[str]:
-    source = open_source(settings.sources[0], settings.state)
+def _read_names(source: Source, commit: str) -> set[str]:
     path = source.settings.url if source.mirror is None else str(source.mirror.path)
     below = source.settings.path.strip("/")
     return {*read_locations(Followed(path, "", commit, "" if below == "." else below))}

@@ -46,23 +46,30 @@ def install_service(machine: Machine, file: Path | None, *, force: bool, dry_run
     settings = _read_new_settings(machine, file, force=force)
     _check_program(machine)
     _check_sources(settings)
-    count = 0
+    was_active = machine.is_active
+    missing: list[Part] = []
     for part in _list_parts(machine, file, settings):
-        if part.exists():
-            continue
-        count += 1
-        if dry_run:
-            click.echo(f"would {part.verb} {part.what}")
-            continue
-        part.make()
-        click.echo(f"{_PAST[part.verb]} {part.what}\n    undo: {part.undo}")
-    if not count:
+        if not part.exists():
+            missing.append(part)
+            _make_part(part, dry_run=dry_run)
+    if not missing:
         click.echo("all of it is installed already: nothing to do")
         return
+    if was_active and not dry_run and any(str(UNITS) in part.what for part in missing):
+        machine.call_systemctl("daemon-reload")
+        click.echo("note: the service that runs is of the former unit: systemctl restart reconciler", err=True)
     for note in _list_notes(machine, settings):
         click.echo(note, err=True)
     if not dry_run:
         click.echo("To undo all of it: reconciler uninstall")
+
+
+def _make_part(part: Part, *, dry_run: bool) -> None:
+    if dry_run:
+        click.echo(f"would {part.verb} {part.what}")
+        return
+    part.make()
+    click.echo(f"{_PAST[part.verb]} {part.what}\n    undo: {part.undo}")
 
 
 def _read_new_settings(machine: Machine, file: Path | None, *, force: bool) -> Settings:
