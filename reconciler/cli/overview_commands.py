@@ -123,7 +123,7 @@ def _show_value(overview: Overview, read: Callable[[], Any], display: Display) -
     if display.watch:
         form = partial(_make_text, overview, read, display.output)
         watch_text(form, overview, display.interval, on_terminal=display.output == "text")
-    value = wait_for_end(read, overview.is_changing, display.timeout) if display.wait else read()
+    value = _wait_with_display(overview, read, display.timeout) if display.wait else read()
     if display.output == "text":
         show_text(overview.text(value, is_colour_terminal(sys.stdout)), overview.nothing)
         _show_notes(overview, value)
@@ -132,10 +132,31 @@ def _show_value(overview: Overview, read: Callable[[], Any], display: Display) -
     return overview.exit_code(value) if overview.exit_code is not None else 0
 
 
-def wait_for_end(read: Callable[[], Any], is_changing: Callable[[Any], bool] | None, timeout: float) -> Any:
-    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds."""
+def _wait_with_display(overview: Overview, read: Callable[[], Any], timeout: float) -> Any:
+    """As ``wait_for_end``; what is waited for is shown on standard error meanwhile."""
+    from reconciler.cli.output.progress import WaitDisplay
+
+    with WaitDisplay(sys.stderr) as display:
+        show = display.show
+        progress = overview.progress
+        return wait_for_end(
+            read, overview.is_changing, timeout, (lambda value: show(progress(value))) if progress else lambda _: None
+        )
+
+
+def wait_for_end(
+    read: Callable[[], Any],
+    is_changing: Callable[[Any], bool] | None,
+    timeout: float,
+    show: Callable[[Any], None] = lambda _: None,
+) -> Any:
+    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds.
+
+    ``show`` gets each value before.
+    """
     deadline, value = time.monotonic() + timeout, read()
     while is_changing is not None and is_changing(value) and time.monotonic() < deadline:
+        show(value)
         time.sleep(_POLL_SECONDS)
         value = read()
     return value

@@ -105,6 +105,10 @@ def _decode_log_line(encoded: bytes) -> LogLine:
 def _show_plans(api: ApiClient, settings: Settings, parameters: Parameters) -> int:
     if parameters["out"] is not None:
         raise RefusedError("plan: --out may not be used by readers; redirect the output of --format json")
+    if parameters["directory"] is not None:
+        raise RefusedError(
+            "plan: --dir may not be used by readers, as the daemon cannot read it; see `reconciler diff`"
+        )
     sources, form = select_sources(settings, parameters["name"]), parameters["form"]
     query = _select_values(parameters, "revision") | {"blame": {True: "true", False: "false"}.get(parameters["blame"])}
     failed: dict[str, ReconcilerError] = {}

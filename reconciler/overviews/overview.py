@@ -103,7 +103,7 @@ class Overview(NamedTuple):
     has at ``notes_path``. With ``is_feed``, ``read`` returns a Feed, ``text`` and ``items`` show its entries, and JSON
     is one object a line. With ``is_measured``, it returns a Measurement, and they show what its last ``read`` returns.
     ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that one can wait;
-    the API has them in the headers Exit-Code and Changing.
+    the API has them in the headers Exit-Code and Changing. ``progress`` are lines about what is waited for.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Overview(NamedTuple):
     is_measured: bool = False
     exit_code: Callable[[Any], int] | None = None
     is_changing: Callable[[Any], bool] | None = None
+    progress: Callable[[Any], list[str]] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ STATUS = Overview(
     forms={"json": showing.write_summary_json, "yaml": showing.write_summary_yaml},
     exit_code=showing.choose_exit_code,
     is_changing=showing.is_summary_changing,
+    progress=showing.describe_progress,
 )
 DESCRIBE = Overview(
     "describe",

@@ -101,7 +101,7 @@ def check_folder(
     inside = os.path.relpath(chosen.folder.absolute(), top)
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
-    names = {*_list_manifest_paths(top), *mine}
+    names = {*list_manifest_paths(top), *mine}
     if names == mine:
         return check.run(chosen.folder, chosen.names)[0]
     whole, resources = check.run(top, sorted(names), mine)
@@ -121,7 +121,7 @@ def _select_files(path: Path, sources: Sequence[Path]) -> _Chosen:
                 "a list of such objects"
             )
         return _Chosen(path.parent, [path.name])
-    names = sorted(_list_manifest_paths(path))
+    names = sorted(list_manifest_paths(path))
     top = _find_manifest_root(path, sources)
     if top != path.absolute():
         # Files that the directory above ignores are ignored here, unless no others are requested.
@@ -292,8 +292,8 @@ def _below_root(base: Path) -> str:
     return os.path.relpath(here, root if here.is_relative_to(root) else _find_work_tree(here))
 
 
-def _list_manifest_paths(base: Path) -> Iterator[str]:
-    """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
+def list_manifest_paths(base: Path) -> Iterator[str]:
+    """Paths of files with the names of manifests below ``base``, as Git would hold them: files and symbolic links."""
     selection = _load_file_filter(base)
     for folder, folders, files in os.walk(base, onerror=_raise_read_error):
         # For Git, a link to a directory is an entry of its own, not followed.
