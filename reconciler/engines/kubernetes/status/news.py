@@ -6,8 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from reconciler.engines.due_times import format_minute
 from reconciler.engines.kubernetes.status.containers import BACKOFF_SECONDS, ContainerPhase, ContainerState
-from reconciler.engines.kubernetes.status.executions import is_failed, list_last_failures, read_cause
+from reconciler.engines.kubernetes.status.executions import (
+    find_blocking,
+    is_failed,
+    list_last_failures,
+    list_skipped,
+    read_cause,
+)
 from reconciler.engines.kubernetes.status.fields import (
     ObjectPart,
     read_field,
@@ -20,12 +27,19 @@ from reconciler.engines.kubernetes.status.pods import PodState
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.workload.deployment import Deployment, Execution
 from reconciler.engines.workload.spec import Type
-from reconciler.engines.workload.status import IN_A_ROW, DeploymentCondition, ExecutionState, RunningStatus
-from reconciler.model.kinds.workload import metric_of
+from reconciler.engines.workload.status import (
+    IN_A_ROW,
+    DeploymentCondition,
+    ExecutionState,
+    RunningStatus,
+    describe_skip,
+)
+from reconciler.model.kinds.workload import Job, metric_of
 from reconciler.reasons import ConditionType, Reason
+from reconciler.times import parse_time
 
 EVERY = 10
-"""Of the ends of a container in a row, the first is an event, and each that comes this many later."""
+"""Of the ends of a container in a row, and of skipped times, the first is an event, and each that comes this many later."""
 _CONDITIONS = (ConditionType.EXECUTIONS_FAILING, ConditionType.EXECUTIONS_UNFINISHED, ConditionType.SCALING_UNKNOWN)
 
 _DELETED = ("metadata", "deletionTimestamp")
@@ -47,6 +61,7 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     """What was seen of a workload when it was last observed.
 
     ``waiting`` are containers that cannot start, ``evicted`` names of pods, ``replicas`` how many an autoscaler wants.
+    ``skipped`` are the scheduled minutes since the epoch that the execution which runs has skipped.
     """
 
     ends: Mapping[Place, EndCount] = {}
@@ -55,6 +70,7 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     executions: tuple[Execution, ...] = ()
     conditions: tuple[DeploymentCondition, ...] = ()
     replicas: int = 0
+    skipped: tuple[int, ...] = ()
 
 
 class _RecordedStatus(msgspec.Struct, frozen=True):
@@ -80,7 +96,10 @@ def read_recorded_moment(state: bytes, live: LiveWorkload, now: float) -> Worklo
             ends[pod.name, container.name] = EndCount(count, count)
     waiting = frozenset(place for pod in pods for place in _list_waiting(pod))
     evicted = frozenset(pod.name for pod in pods if pod.ending == Reason.EVICTED)
-    return WorkloadMoment(ends, waiting, evicted, status.job_executions, status.conditions)
+    executions = status.job_executions
+    # Which of them were reported is not known, and none twice is better than each.
+    skipped = _list_skipped(executions, live, now)
+    return WorkloadMoment(ends, waiting, evicted, executions, status.conditions, skipped=skipped)
 
 
 def find_news(
@@ -100,6 +119,7 @@ def find_news(
         deployment.status.job_executions,
         deployment.status.conditions,
         read_number(live.autoscaler or {}, "status", "desiredReplicas"),
+        _list_skipped(deployment.status.job_executions, live, now),
     )
     if before is None:
         return after, []
@@ -107,6 +127,7 @@ def find_news(
         *_report_ends(before, after, pods, live.spec.type is Type.CRON),
         *_report_waits(before, after, pods),
         *_report_executions(before, after),
+        *_report_skipped(before, after, live),
         *_report_conditions(before.conditions, after.conditions),
         *_report_scaling(before, after, live),
     ]
@@ -198,6 +219,22 @@ def _report_executions(before: WorkloadMoment, after: WorkloadMoment) -> News:
             failing, count = False, max(IN_A_ROW, len(list_last_failures(before.executions)))
             message = f"{execution.name} succeeded after {count} executions that failed in a row"
             yield Reason.EXECUTIONS_RECOVERED, message
+
+
+def _list_skipped(executions: Sequence[Execution], live: LiveWorkload, now: float) -> tuple[int, ...]:
+    job = live.spec.job
+    blocking = find_blocking(executions, live.jobs, job) if job is not None and not live.spec.suspended else None
+    return tuple(list_skipped(blocking, job, now)) if job is not None and blocking is not None else ()
+
+
+def _report_skipped(before: WorkloadMoment, after: WorkloadMoment, live: LiveWorkload) -> News:
+    """Of the times that an execution skips, the first one and each tenth after it."""
+    last = max(before.skipped, default=0)
+    minutes = [minute for minute in after.skipped[::EVERY] if minute > last]
+    blocking = find_blocking(after.executions, live.jobs, live.spec.job or Job()) if minutes else None
+    if blocking is not None:
+        message = describe_skip(format_minute(minutes[-1]), blocking.name, parse_time(blocking.start_time))
+        yield Reason.EXECUTION_SKIPPED, message
 
 
 def _report_conditions(before: Sequence[DeploymentCondition], after: Sequence[DeploymentCondition]) -> News:
