@@ -65,6 +65,12 @@ DIFFERENCES = (
         r"event (volumeset/shop/data Normal SnapshotStoppedReplica|workload/shop/db Normal Healthy).*",
     ),
     Difference(
+        "late-executions",
+        "A time that an execution skipped under `Forbid` is over on a host. On a cluster it comes late, once that "
+        "execution has ended, if this is within 120 s.",
+        r"(event )?workload/shop/steady (status\.jobExecutions\[1\]|workload\.currentReplicaCount|replica ).*",
+    ),
+    Difference(
         "safety-snapshots",
         "Before a snapshot is restored, a host takes one of the present data, with the tag "
         "`reconciler/before-restore`. A cluster takes none.",

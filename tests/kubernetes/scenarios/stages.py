@@ -58,9 +58,14 @@ class Stage(Protocol):
         """End the first replica from outside."""
         ...
 
-    def run_due(self, workload: str) -> None:
-        """Let the time of a cron workload come, or return if it comes by itself."""
+    def run_due(self, workloads: list[str]) -> None:
+        """Let the time of cron workloads come, or return if it comes by itself."""
         ...
+
+
+def seconds_to_minute() -> float:
+    """The seconds to the next full minute, when schedules are due."""
+    return 60.0 - time.time() % 60.0
 
 
 def make_secrets(path: Path) -> dict[str, str]:
@@ -104,7 +109,7 @@ class HostStage:
         name = min(self.sandbox.replicas(workload))
         os.kill(min(pid for pid in self.sandbox.programs() if name in read_environment(pid)), signal.SIGKILL)
 
-    def run_due(self, workload: str) -> None:
+    def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
 
     def _write(self, workload: str, words: dict[str, str]) -> None:
@@ -154,22 +159,29 @@ class FakeStage:
         self._restart(workload, 0, "Unhealthy", f"Liveness probe failed: {PROBE_WORDS}")
 
     def exit(self, workload: str, code: int) -> None:
-        """The kubelet starts the containers again."""
+        """The kubelet starts the containers again, but for executions."""
         self._restart(workload, code, "", "")
 
     def _restart(self, workload: str, code: int, reason: str, message: str) -> None:
         for pod in self._server.objects("Pod", SPACE):
-            if pod["metadata"]["name"].startswith(f"{workload}-"):
+            name = pod["metadata"]["name"]
+            if name.startswith(f"{workload}-") and pod["spec"]["restartPolicy"] == "Always":
                 self._server.restart_containers(pod, code, reason, message)
+            elif name.startswith(f"{workload}-"):
+                self._server.pods.follow(f"{SPACE}/{name}", Script(exit=code))
+                self._server.converge()
 
     def stop(self, workload: str) -> None:
         """Delete a pod."""
         pods = [pod["metadata"]["name"] for pod in self._server.objects("Pod", SPACE)]
         self._server.delete("Pod", min(name for name in pods if name.startswith(f"{workload}-")), SPACE)
 
-    def run_due(self, workload: str) -> None:
-        """Let the CronJob make a Job."""
-        self._server.run_cron_job(SPACE, workload)
+    def run_due(self, workloads: list[str]) -> None:
+        """At the next full minute, let the CronJobs do what their policies say."""
+        if workloads:
+            time.sleep(seconds_to_minute())
+        for workload in workloads:
+            self._server.run_cron_job(SPACE, workload)
         self._server.converge()
 
 
@@ -255,7 +267,7 @@ class ClusterStage:
         path = f"/api/v1/namespaces/{self._space}/pods/{min(self._pods(workload))}"
         self._cluster.api.delete(path).raise_for_status()
 
-    def run_due(self, workload: str) -> None:
+    def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
 
     def _pods(self, workload: str) -> list[str]:

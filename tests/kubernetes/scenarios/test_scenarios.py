@@ -21,7 +21,13 @@ from tests.kubernetes.scenarios.scenario import FOLDER, Scenario, list_scenarios
 from tests.kubernetes.scenarios.stages import fake_stage, host_stage
 
 SCENARIOS = list_scenarios()
-parametrized = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+parametrized = pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(scenario, id=scenario.name, marks=[pytest.mark.slow] if scenario.slow else [])
+        for scenario in SCENARIOS
+    ],
+)
 
 
 @parametrized
