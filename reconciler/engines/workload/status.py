@@ -109,7 +109,7 @@ def describe_skipped(execution: str, containers: Sequence[str], started: float, 
 
 
 def describe_skip(due: str, execution: str, started: float) -> str:
-    """Why nothing starts at the scheduled time ``due``: an execution runs since ``started``, in seconds of the epoch."""
+    """Why nothing starts at the time ``due``: ``execution`` runs since ``started``, in seconds since the epoch."""
     return f"{due} is skipped: {execution} still runs since {format_iso_time(started)}"
 
 

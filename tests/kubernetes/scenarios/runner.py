@@ -72,7 +72,7 @@ class ScenarioRunner:
 
     def _act(self, step: Step) -> list[tuple[int, str]]:
         stage, sandbox = self._stage, self._sandbox
-        if self._scenario.slow and not step.due and seconds_to_minute() < SPARE_SECONDS:
+        if self._scenario.timed and not step.due and seconds_to_minute() < SPARE_SECONDS:
             time.sleep(seconds_to_minute())
         if step.restart_daemon:
             self._start_daemon()
@@ -89,6 +89,8 @@ class ScenarioRunner:
             stage.exit(workload, code)
         for workload in step.stop:
             stage.stop(workload)
+        for workload, millicores in step.use.items():
+            stage.use(workload, millicores)
         stage.run_due(step.due)
         return answers
 

@@ -18,6 +18,7 @@ from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.definitions import SNAPSHOTS
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.cluster.metrics import VERSION, register_metrics
 from tests.kubernetes.cluster.objects import STORAGE_CLASS
 from tests.kubernetes.cluster.pod import PROBE_WORDS, format_now
 from tests.kubernetes.cluster.scripts import Script
@@ -56,6 +57,10 @@ class Stage(Protocol):
 
     def stop(self, workload: str) -> None:
         """End the first replica from outside."""
+        ...
+
+    def use(self, workload: str, millicores: int) -> None:
+        """Let each replica of a workload use so much CPU."""
         ...
 
     def run_due(self, workloads: list[str]) -> None:
@@ -108,6 +113,10 @@ class HostStage:
         """Kill one process."""
         name = min(self.sandbox.replicas(workload))
         os.kill(min(pid for pid in self.sandbox.programs() if name in read_environment(pid)), signal.SIGKILL)
+
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the programs compute."""
+        self._write(workload, {"use": f"{millicores / 1000:g}"})
 
     def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
@@ -176,6 +185,10 @@ class FakeStage:
         pods = [pod["metadata"]["name"] for pod in self._server.objects("Pod", SPACE)]
         self._server.delete("Pod", min(name for name in pods if name.startswith(f"{workload}-")), SPACE)
 
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the autoscaler of the workload see it."""
+        self._server.controllers.autoscalers.usage[f"{SPACE}/{workload}"] = millicores
+
     def run_due(self, workloads: list[str]) -> None:
         """At the next full minute, let the CronJobs do what their policies say."""
         if workloads:
@@ -186,10 +199,10 @@ class FakeStage:
 
 
 @contextmanager
-def fake_stage(path: Path) -> Iterator[FakeStage]:
-    """A stage of a fake cluster."""
+def fake_stage(path: Path, *, measured: bool = False) -> Iterator[FakeStage]:
+    """A stage of a fake cluster, which measures what pods use if it is ``measured``."""
     with fake_api_server(path / "cluster") as server:
-        server.install("VolumeSnapshot")
+        server.install("VolumeSnapshot", *(["PodMetrics"] if measured else []))
         for name in STORAGE_CLASSES:
             server.create({**STORAGE_CLASS, "metadata": {"name": name}})
         server.run_controllers()
@@ -267,6 +280,10 @@ class ClusterStage:
         path = f"/api/v1/namespaces/{self._space}/pods/{min(self._pods(workload))}"
         self._cluster.api.delete(path).raise_for_status()
 
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the kubelet report it."""
+        self._kubelet.usage[f"{self._space}/{workload}-*"] = (f"{millicores}m", "10Mi")
+
     def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
 
@@ -276,9 +293,14 @@ class ClusterStage:
 
 
 @contextmanager
-def cluster_stage(path: Path, cluster: Cluster, kubelet: Kubelet, prefix: str) -> Iterator[ClusterStage]:
+def cluster_stage(
+    path: Path, cluster: Cluster, kubelet: Kubelet, prefix: str, *, measured: bool = False
+) -> Iterator[ClusterStage]:
     """A stage of a real cluster, in a namespace of its own."""
     cluster.install(*SNAPSHOTS)
+    if measured:
+        cluster.apply(*register_metrics(kubelet.port))
+        cluster.wait_for(lambda: cluster.api.get(f"/apis/{VERSION}").is_success, "metrics are served", seconds=30.0)
     cluster.apply(*({**STORAGE_CLASS, "metadata": {"name": name}} for name in STORAGE_CLASSES))
     sandbox = cluster_sandbox(path / "shop", cluster.kubeconfig, namespacePrefix=prefix, instance=prefix.strip("-"))
     kubelet.start_seconds = START_SECONDS

@@ -44,7 +44,7 @@ INSTANTIATE = "cronjob.kubernetes.io/instantiate"
 MANUAL = "manual"
 MOST_SKIPPED = 1000
 """Skipped times beyond this number are not counted one by one."""
-SETTLE_SECONDS = 2.0
+END_SECONDS = 2.0
 """Seconds after a scheduled time in which the end of an execution just before it may still become known."""
 
 
@@ -106,9 +106,9 @@ def list_due_times(executions: Sequence[Execution], job: Job, now: float) -> Ite
     active = [execution for execution in executions if execution.status == ExecutionState.ACTIVE]
     for execution in active:
         yield parse_time(execution.start_time) + IMAGE_SECONDS
-    due = _find_next_due(job.schedule, now - SETTLE_SECONDS) if active else None
+    due = _find_next_due(job.schedule, now - END_SECONDS) if active else None
     if due is not None:
-        yield due * 60.0 + SETTLE_SECONDS
+        yield due * 60.0 + END_SECONDS
 
 
 def _find_next_due(schedule: str, now: float) -> int | None:
@@ -263,7 +263,7 @@ def list_skipped(execution: Execution, job: Job, now: float) -> list[int]:
     """The scheduled minutes since the epoch at which ``execution`` ran up to ``now``, MOST_SKIPPED at most."""
     minutes: list[int] = []
     minute = _find_next_due(job.schedule, parse_time(execution.start_time))
-    while minute is not None and minute * 60.0 + SETTLE_SECONDS <= now and len(minutes) < MOST_SKIPPED:
+    while minute is not None and minute * 60.0 + END_SECONDS <= now and len(minutes) < MOST_SKIPPED:
         minutes.append(minute)
         minute = _find_next_due(job.schedule, minute * 60.0)
     return minutes

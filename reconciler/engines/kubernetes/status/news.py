@@ -39,7 +39,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.times import parse_time
 
 EVERY = 10
-"""Of the ends of a container in a row, and of skipped times, the first is an event, and each that comes this many later."""
+"""Of the ends of a container in a row, and of skipped times, the first is an event, and each this many later."""
 _CONDITIONS = (ConditionType.EXECUTIONS_FAILING, ConditionType.EXECUTIONS_UNFINISHED, ConditionType.SCALING_UNKNOWN)
 
 _DELETED = ("metadata", "deletionTimestamp")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.kubernetes.status.executions import INSTANTIATE, MANUAL, SETTLE_SECONDS
+from reconciler.engines.kubernetes.status.executions import END_SECONDS, INSTANTIATE, MANUAL
 from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
@@ -173,7 +173,7 @@ def show_minutes(before: WorkloadMoment | None, minutes: int, policy: str = "For
     )
     job = Job(schedule="* * * * *", concurrency_policy=policy)
     live = msgspec.structs.replace(live, spec=msgspec.structs.replace(live.spec, job=job))
-    now = NOW + minutes * 60 + SETTLE_SECONDS
+    now = NOW + minutes * 60 + END_SECONDS
     target = DeploymentTarget("here", "alias", 1, "example.net")
     _, deployment = workload_status(live, read_pods(live, now), StatusContext(target, now))
     before = before or read_recorded_moment(msgspec.json.encode(deployment), live, now)
