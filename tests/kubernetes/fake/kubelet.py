@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.kubernetes.cluster.pod import fails
 from tests.kubernetes.fake.errors import Object
 from tests.kubernetes.fake.pods import EndedRun, PodScript
 
@@ -33,6 +34,7 @@ class Kubelet:
     def _run_pod(self, pod: Object) -> None:
         if pod["metadata"].get("deletionTimestamp"):
             if not pod["metadata"].get("finalizers") and self._writer.state.pods.may_end(pod, time.time()):
+                self._run_pre_stop(pod)
                 self._writer.delete(pod, grace=0)
             return
         script = self._writer.state.pods.script_of(pod)
@@ -45,6 +47,11 @@ class Kubelet:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return
         self._write_status(pod, script)
+
+    def _run_pre_stop(self, pod: Object) -> None:
+        for container in pod["spec"]["containers"]:
+            if fails((container.get("lifecycle") or {}).get("preStop") or {}):
+                self._writer.record_event(pod, "FailedPreStopHook", "PreStopHook failed", container["name"])
 
     def _claims_are_there(self, pod: Object) -> bool:
         names = [

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.engines.due_times import format_minute
 from reconciler.engines.kubernetes.status.containers import BACKOFF_SECONDS, ContainerPhase, ContainerState
+from reconciler.engines.kubernetes.status.events import index_events
 from reconciler.engines.kubernetes.status.executions import (
     find_blocking,
     is_failed,
@@ -23,6 +24,7 @@ from reconciler.engines.kubernetes.status.fields import (
     read_number,
     read_text,
 )
+from reconciler.engines.kubernetes.status.hooks import HookWatch, find_failures, follow_pods, report_failures
 from reconciler.engines.kubernetes.status.pods import PodState
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.workload.deployment import Deployment, Execution
@@ -61,7 +63,8 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     """What was seen of a workload when it was last observed.
 
     ``waiting`` are containers that cannot start, ``evicted`` names of pods, ``replicas`` how many an autoscaler wants.
-    ``skipped`` are the scheduled minutes since the epoch that the execution which runs has skipped.
+    ``skipped`` are the scheduled minutes since the epoch that the execution which runs has skipped. ``hooks`` are those
+    that run, or that failed.
     """
 
     ends: Mapping[Place, EndCount] = {}
@@ -71,6 +74,7 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     conditions: tuple[DeploymentCondition, ...] = ()
     replicas: int = 0
     skipped: tuple[int, ...] = ()
+    hooks: HookWatch = HookWatch()
 
 
 class _RecordedStatus(msgspec.Struct, frozen=True):
@@ -99,7 +103,8 @@ def read_recorded_moment(state: bytes, live: LiveWorkload, now: float) -> Worklo
     executions = status.job_executions
     # Which of them were reported is not known, and none twice is better than each.
     skipped = _list_skipped(executions, live, now)
-    return WorkloadMoment(ends, waiting, evicted, executions, status.conditions, skipped=skipped)
+    hooks = _watch_hooks(HookWatch(), live, now)
+    return WorkloadMoment(ends, waiting, evicted, executions, status.conditions, skipped=skipped, hooks=hooks)
 
 
 def find_news(
@@ -120,6 +125,7 @@ def find_news(
         deployment.status.conditions,
         read_number(live.autoscaler or {}, "status", "desiredReplicas"),
         _list_skipped(deployment.status.job_executions, live, now),
+        _watch_hooks((before or WorkloadMoment()).hooks, live, now),
     )
     if before is None:
         return after, []
@@ -130,8 +136,19 @@ def find_news(
         *_report_skipped(before, after, live),
         *_report_conditions(before.conditions, after.conditions),
         *_report_scaling(before, after, live),
+        *report_failures(before.hooks, after.hooks, index_events(live.events), live.names),
     ]
     return after, news
+
+
+def find_last_news(before: WorkloadMoment, live: LiveWorkload, now: float) -> tuple[WorkloadMoment, News]:
+    """The same of a workload that is deleted: what its pods do at their end."""
+    after = msgspec.structs.replace(before, hooks=_watch_hooks(before.hooks, live, now))
+    return after, report_failures(before.hooks, after.hooks, index_events(live.events), live.names)
+
+
+def _watch_hooks(before: HookWatch, live: LiveWorkload, now: float) -> HookWatch:
+    return find_failures(follow_pods(before, live.pods, now), live.pods, index_events(live.events))
 
 
 def _list_troubled(live: LiveWorkload, now: float) -> list[PodState]:

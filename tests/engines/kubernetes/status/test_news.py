@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.kubernetes.status.executions import END_SECONDS, INSTANTIATE, MANUAL
+from reconciler.engines.kubernetes.status.hooks import LINGER_SECONDS, HookWatch, follow_pods, is_awaited
 from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
@@ -193,3 +194,41 @@ def test_of_skipped_times_the_first_and_each_tenth_after_it_is_news() -> None:
 def test_nothing_is_skipped_where_the_next_execution_replaces_the_last_and_beside_one_on_demand() -> None:
     assert show_minutes(WorkloadMoment(), 11, "Replace") == []
     assert show_minutes(WorkloadMoment(), 11, **{INSTANTIATE: MANUAL}) == []
+
+
+def hook_event(reason: str, message: str, uid: str = "u") -> dict[str, Any]:
+    """A warning of a kubelet about the container of ``web-0``."""
+    target = {"kind": "Pod", "name": "web-0", "uid": uid, "fieldPath": "spec.containers{main}"}
+    return {"involvedObject": target, "reason": reason, "message": message, "lastTimestamp": at(10), "count": 3}
+
+
+def test_a_hook_that_failed_is_news_once_for_each_pod() -> None:
+    first = make_live({"ready": True}, events=(hook_event("FailedPostStartHook", "PostStartHook failed"),))
+    moment, news = list_news(WorkloadMoment(), first)
+    assert news == [(Reason.POST_START_FAILED, "web-0: the postStart hook of main failed")]
+    assert list_news(moment, first)[1] == []
+    again = make_live(
+        {"ready": True},
+        events=(*first.events, hook_event("FailedPreStopHook", "'x' exited with 7: , message", "another")),
+    )
+    assert list_news(moment, again)[1] == [(Reason.PRE_STOP_FAILED, "web-0: the preStop hook of main ended with 7")]
+    _, deployment = workload_status(
+        first, read_pods(first, NOW), StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), NOW)
+    )
+    recorded = read_recorded_moment(msgspec.json.encode(deployment), first, NOW)
+    assert list_news(recorded, first)[1] == [], "who has begun just now does not know what was reported"
+
+
+def test_the_event_of_a_hook_is_awaited_for_as_long_as_its_pod_may_run_and_a_moment_more() -> None:
+    live = make_live({"ready": True})
+    pod: Any = deepcopy(live.pods[0])
+    pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["drain"]}}}
+    watch = follow_pods(HookWatch(), (pod,), NOW)
+    assert not is_awaited(watch, (pod,), NOW)
+    pod["metadata"]["deletionTimestamp"] = at(90)
+    assert is_awaited(watch, (pod,), NOW)
+    assert not is_awaited(watch, (pod,), NOW + 90 + 2 * LINGER_SECONDS), "its node is lost"
+    gone = follow_pods(watch, (), NOW)
+    assert is_awaited(gone, (), NOW)
+    assert not is_awaited(follow_pods(gone, (), NOW + 2 * LINGER_SECONDS), (), NOW + 2 * LINGER_SECONDS)
+    assert not is_awaited(follow_pods(follow_pods(HookWatch(), live.pods, NOW), (), NOW), (), NOW), "it has no hook"
