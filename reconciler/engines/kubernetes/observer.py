@@ -63,7 +63,7 @@ EVENTS_SECONDS = 5.0
 """Seconds for which the events of a namespace are not asked for again, and as much more for each thousand of them."""
 NEW_EVENTS_SECONDS = 0.5
 """The same, just after a pod is no longer ready."""
-LOOK_SECONDS = 1.0
+HOOK_EVENTS_SECONDS = 1.0
 """Seconds after which the events of a namespace are read again for a hook that runs or has ended."""
 LAST_LINES = 10
 """Lines of a container that ended which are read for its message."""
@@ -149,7 +149,7 @@ class ClusterObserver:
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
         self._note_news(record, live, deployment, context.now)
-        times = (next_status_time(live, pods, context), self._next_look(key, live, context.now))
+        times = (next_status_time(live, pods, context), self._next_reading(key, live, context.now))
         self._note_time(key, min(filter(None, times), default=None))
         if running.ending:
             health = Health.DELETING
@@ -195,11 +195,11 @@ class ClusterObserver:
             self._report(key, reason, message)
         if pods or after.hooks.gone:
             self._moments[key] = after
-            self._note_time(key, self._next_look(key, live, now))
+            self._note_time(key, self._next_reading(key, live, now))
 
-    def _next_look(self, key: Key, live: LiveWorkload, now: float) -> float | None:
+    def _next_reading(self, key: Key, live: LiveWorkload, now: float) -> float | None:
         """When to look for the event of a hook again; None if none may come."""
-        return now + LOOK_SECONDS if is_awaited(self._moments[key].hooks, live.pods, now) else None
+        return now + HOOK_EVENTS_SECONDS if is_awaited(self._moments[key].hooks, live.pods, now) else None
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""

@@ -99,7 +99,7 @@ class Controllers:
         self._state = state
         self._writer = Writer(state, "kube-controller-manager")
         self._workloads = Workloads(self._writer)
-        self._kubelet = Kubelet(Writer(state, "kubelet"))
+        self.kubelet = Kubelet(Writer(state, "kubelet"))
         self.autoscalers = Autoscalers(self._writer)
         self._acting = False
         self.stuck: set[str] = set()
@@ -183,7 +183,7 @@ class Controllers:
         self._fill_namespaces()
         self._workloads.act()
         self.autoscalers.act()
-        self._kubelet.act()
+        self.kubelet.act()
         self._collect_garbage()
         self._end_namespaces()
 

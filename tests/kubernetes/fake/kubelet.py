@@ -17,10 +17,12 @@ REASONS = {"PullError": "ImagePullBackOff", "Crash": "CrashLoopBackOff"}
 
 
 class Kubelet:
-    """Scheduler, kubelet and volume provisioner."""
+    """Scheduler, kubelet, and the provisioner of volumes and snapshots."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self.takes_snapshots = False
+        """Whether a controller takes snapshots, at once."""
 
     def act(self) -> None:
         """Do what is next for each pod and claim."""
@@ -28,6 +30,8 @@ class Kubelet:
             self._bind_claim(claim)
         for volume in self._writer.all("PersistentVolume"):
             self._reclaim_volume(volume)
+        for snapshot in self._writer.all("VolumeSnapshot") if self.takes_snapshots else ():
+            self._take_snapshot(snapshot)
         for pod in self._writer.all("Pod"):
             self._run_pod(pod)
 
@@ -194,6 +198,12 @@ class Kubelet:
             return
         if volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete":
             self._writer.delete(volume)
+
+    def _take_snapshot(self, snapshot: Object) -> None:
+        if not (snapshot.get("status") or {}).get("readyToUse"):
+            self._writer.write_status(
+                snapshot, {"readyToUse": True, "creationTime": self._now(), "restoreSize": "10Gi"}
+            )
 
     def _create_volume(self, claim: Object, size: str) -> None:
         metadata = claim["metadata"]

@@ -75,12 +75,6 @@ DIFFERENCES = (
         "The event about a hook that failed has the exit code on a host. A kubelet does not tell it.",
         r"event workload/shop/web Warning PreStopFailed: .*",
     ),
-    Difference(
-        "safety-snapshots",
-        "Before a snapshot is restored, a host takes one of the present data, with the tag "
-        "`reconciler/before-restore`. A cluster takes none.",
-        r"volumeset/shop/data volumes\[0\]\.volumeSnapshots.*",
-    ),
 )
 """The table: docs/kubernetes.md has the texts of those that a scenario meets."""
 

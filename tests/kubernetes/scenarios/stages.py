@@ -20,7 +20,7 @@ from tests.kubernetes.cluster.definitions import SNAPSHOTS
 from tests.kubernetes.cluster.kubelet import Kubelet
 from tests.kubernetes.cluster.metrics import VERSION, register_metrics
 from tests.kubernetes.cluster.objects import STORAGE_CLASS
-from tests.kubernetes.cluster.pod import PROBE_WORDS, format_now
+from tests.kubernetes.cluster.pod import PROBE_WORDS
 from tests.kubernetes.cluster.scripts import Script
 from tests.support.host_sandbox import GVC, HostSandbox, host_sandbox, shared_folder
 from tests.support.sandbox import DaemonSandbox
@@ -205,6 +205,7 @@ def fake_stage(path: Path, *, measured: bool = False) -> Iterator[FakeStage]:
         server.install("VolumeSnapshot", *(["PodMetrics"] if measured else []))
         for name in STORAGE_CLASSES:
             server.create({**STORAGE_CLASS, "metadata": {"name": name}})
+        server.controllers.kubelet.takes_snapshots = True
         server.run_controllers()
         server.pods.start_seconds = START_SECONDS
         server.pods.logs_start = True
@@ -220,7 +221,6 @@ def converging(server: FakeApiServer) -> Iterator[None]:
     def act() -> None:
         while not over.wait(0.2):
             server.converge()
-            take_snapshots(server)
 
     thread = threading.Thread(target=act)
     thread.start()
@@ -237,15 +237,6 @@ def cluster_sandbox(path: Path, kubeconfig: Path, **cluster: Any) -> DaemonSandb
     sandbox = DaemonSandbox(path, {"shop/gvc.yaml": GVC})
     sandbox.configure(locations={"here": bound}, drift=DRIFT, prune=PRUNE, secrets=make_secrets(path))
     return sandbox
-
-
-def take_snapshots(server: FakeApiServer) -> None:
-    """Let snapshots become ready, as their controller does."""
-    for snapshot in server.objects("VolumeSnapshot", SPACE):
-        if not (snapshot.get("status") or {}).get("readyToUse"):
-            status = {"readyToUse": True, "creationTime": format_now(), "restoreSize": "10Gi"}
-            name = snapshot["metadata"]["name"]
-            server.patch("VolumeSnapshot", name, SPACE, {"status": status}, subresource="status")
 
 
 class ClusterStage:
