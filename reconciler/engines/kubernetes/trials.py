@@ -140,7 +140,9 @@ class ObjectTrials:
             if at + STRANGERS_SECONDS < asked:
                 at = now()
                 try:
-                    names = await self._api.list_names(*collection, self._owner.select_strangers())
+                    selectors = self._owner.list_stranger_selectors()
+                    found = [await self._api.list_names(*collection, selector) for selector in selectors]
+                    names = frozenset().union(*found)
                 except EngineError:
                     return False
                 self._strangers[collection] = at, names
