@@ -25,9 +25,10 @@ from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.containers import EVENT_SECONDS
-from reconciler.engines.kubernetes.status.fields import find_condition, is_true, read_seconds
+from reconciler.engines.kubernetes.status.fields import ObjectPart, find_condition, is_true, read_seconds
 from reconciler.engines.kubernetes.status.hooks import follow_pods, is_awaited
 from reconciler.engines.kubernetes.status.news import (
+    EndingPods,
     WorkloadMoment,
     find_last_news,
     find_news,
@@ -149,7 +150,7 @@ class ClusterObserver:
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
         self._note_news(record, live, deployment, context.now)
-        times = (next_status_time(live, pods, context), self._next_reading(key, live, context.now))
+        times = (next_status_time(live, pods, context), self._next_reading(key, live.pods, context.now))
         self._note_time(key, min(filter(None, times), default=None))
         if running.ending:
             health = Health.DELETING
@@ -184,22 +185,20 @@ class ClusterObserver:
         """Report what pods of a workload that is deleted do at their end; their preStop hooks run as ever."""
         before, pods, now = self._moments.pop(key, None), self._decode(key, POD), self._context.clock.now()
         self._note_time(key, None)
-        if before is None or record is None or not before.hooks.pods.union(before.hooks.gone):
+        if before is None or not before.hooks.pods.union(before.hooks.gone):
             return
-        spec = self._read_spec(key, record)
-        events = await self._read_events(self._desired.namespace_of(key.gvc), now)
-        live = LiveWorkload(spec, pods=pods, names=_name_containers(spec))
-        live = msgspec.structs.replace(live, events=events.about(live, workload_name(key.name)))
-        after, news = find_last_news(before, live, now)
+        events = (await self._read_events(self._desired.namespace_of(key.gvc), now)).about(workload_name(key.name))
+        names = _name_containers(self._read_spec(key, record)) if record is not None else {}
+        after, news = find_last_news(before, EndingPods(pods, events, names), now)
         for reason, message in news:
             self._report(key, reason, message)
         if pods or after.hooks.gone:
             self._moments[key] = after
-            self._note_time(key, self._next_reading(key, live, now))
+            self._note_time(key, self._next_reading(key, pods, now))
 
-    def _next_reading(self, key: Key, live: LiveWorkload, now: float) -> float | None:
+    def _next_reading(self, key: Key, pods: Sequence[ObjectPart], now: float) -> float | None:
         """When to look for the event of a hook again; None if none may come."""
-        return now + HOOK_EVENTS_SECONDS if is_awaited(self._moments[key].hooks, live.pods, now) else None
+        return now + HOOK_EVENTS_SECONDS if is_awaited(self._moments[key].hooks, pods, now) else None
 
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""
@@ -226,7 +225,7 @@ class ClusterObserver:
         if live.spec.type is not Type.CRON and _is_well(live) and not may_fail:
             return live
         since = now if may_fail else max(map(_unready_since, pods), default=0.0)
-        events = (await self._read_events(running.id.namespace, since)).about(live, running.id.name)
+        events = (await self._read_events(running.id.namespace, since)).about(running.id.name, live.claims)
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
     def _read_spec(self, key: Key, record: Record) -> WorkloadSpec:
@@ -350,13 +349,11 @@ class _NamespaceEvents(NamedTuple):
         events.sort(key=_get_subject)
         return cls(at, [_get_subject(event) for event in events], events)
 
-    def about(self, live: LiveWorkload, name: str) -> tuple[KubeObject, ...]:
+    def about(self, name: str, claims: Iterable[ObjectPart] = ()) -> tuple[KubeObject, ...]:
         """Those that may be about an object of a workload: its pods and their controllers begin with its name."""
-        claims = [claim["metadata"]["name"] for claim in live.claims]
-        others = (
-            event for claim in claims if not claim.startswith(name) for event in self._between(claim, f"{claim}\0")
-        )
-        return (*self._between(name, f"{name}\U0010ffff"), *others)
+        others = [title for claim in claims if not (title := claim["metadata"]["name"]).startswith(name)]
+        about_others = (event for title in others for event in self._between(title, f"{title}\0"))
+        return (*self._between(name, f"{name}\U0010ffff"), *about_others)
 
     def _between(self, first: str, end: str) -> Sequence[KubeObject]:
         return self.items[bisect_left(self.names, first) : bisect_left(self.names, end)]

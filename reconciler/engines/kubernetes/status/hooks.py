@@ -12,8 +12,8 @@ from reconciler.engines.kubernetes.status.events import EventIndex, ObjectName
 from reconciler.engines.kubernetes.status.fields import ObjectPart, name_of, read_items, read_mapping, read_seconds
 from reconciler.reasons import Reason
 
-LINGER_SECONDS = 3.0
-"""Seconds after the end of a pod in which the event of its preStop hook may still come."""
+LINGER_SECONDS = 10.0
+"""Seconds after the end of a pod in which the event of its preStop hook may still come, and be noticed."""
 _HOOKS = {
     "FailedPostStartHook": ("postStart", Reason.POST_START_FAILED),
     "FailedPreStopHook": ("preStop", Reason.PRE_STOP_FAILED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,6 +78,14 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     hooks: HookWatch = HookWatch()
 
 
+class EndingPods(NamedTuple):
+    """The pods of a workload that is deleted, as `LiveWorkload` has them."""
+
+    pods: Sequence[ObjectPart]
+    events: Sequence[ObjectPart]
+    names: Mapping[str, str]
+
+
 class _RecordedStatus(msgspec.Struct, frozen=True):
     status: RunningStatus
 
@@ -141,10 +150,11 @@ def find_news(
     return after, news
 
 
-def find_last_news(before: WorkloadMoment, live: LiveWorkload, now: float) -> tuple[WorkloadMoment, News]:
+def find_last_news(before: WorkloadMoment, ending: EndingPods, now: float) -> tuple[WorkloadMoment, News]:
     """The same of a workload that is deleted: what its pods do at their end."""
-    after = msgspec.structs.replace(before, hooks=_watch_hooks(before.hooks, live, now))
-    return after, report_failures(before.hooks, after.hooks, index_events(live.events), live.names)
+    events = index_events(ending.events)
+    hooks = find_failures(follow_pods(before.hooks, ending.pods, now), ending.pods, events)
+    return msgspec.structs.replace(before, hooks=hooks), report_failures(before.hooks, hooks, events, ending.names)
 
 
 def _watch_hooks(before: HookWatch, live: LiveWorkload, now: float) -> HookWatch:
