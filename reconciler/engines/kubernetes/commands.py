@@ -14,6 +14,7 @@ from reconciler.engines.kubernetes.client.objects import CRON_JOB, JOB, SECRET, 
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, workload_name
+from reconciler.engines.kubernetes.status.executions import INSTANTIATE, MANUAL
 from reconciler.engines.kubernetes.status.snapshots import COMMAND
 from reconciler.engines.run_command import RunCronWorkload, apply_overrides, check_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -82,7 +83,7 @@ def _make_job(schedule: KubeObject, name: str, command_id: str) -> KubeObject:
             "annotations": {
                 **(metadata.get("annotations") or {}),
                 COMMAND: command_id,
-                "cronjob.kubernetes.io/instantiate": "manual",
+                INSTANTIATE: MANUAL,
             },
         },
         "spec": template["spec"],
