@@ -16,6 +16,7 @@ from reconciler.cli.options import (
     records_or_none,
     settings_option,
 )
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from reconciler.model.resource import Resource
     from reconciler.review.folder import FolderCheck
 
-FORMS = ("text", "json", "github", "gitlab", "junit", "sarif")
+FORGES = ("github", "gitlab", "junit", "sarif")
 
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
@@ -36,10 +37,10 @@ FORMS = ("text", "json", "github", "gitlab", "junit", "sarif")
     default="",
     help="Another revision; HEAD is what is applied.",
 )
-@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@output_option(*FORGES, has_names=False, has_alias=True)
 @org_option
 @settings_option
-def command(settings_file: Path, paths: tuple[Path, ...], revision: str, form: str, org: str) -> int:
+def command(settings_file: Path, paths: tuple[Path, ...], revision: str, output: Output, org: str) -> int:
     """Check manifests and report every error, with its place and what to do.
 
     Each PATH is a file or a directory, in Git or not. References to files around it are resolved, up to a source's
@@ -57,7 +58,7 @@ def command(settings_file: Path, paths: tuple[Path, ...], revision: str, form: s
     failed: dict[str, ReconcilerError] = {}
     checked = _check_paths(paths, settings_file, org) if paths else _check_sources(settings_file, revision, failed)
     if checked or not failed:
-        _print_results(checked, form)
+        _print_results(checked, output)
     return int(bool(failed) or any(has_errors(check.findings) for check in checked))
 
 
@@ -180,19 +181,19 @@ def _check_duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) ->
             )
 
 
-def _print_results(checked: Sequence[FolderCheck], form: str) -> None:
-    from reconciler.cli.output.printing import echo_json, print_findings
+def _print_results(checked: Sequence[FolderCheck], output: Output) -> None:
+    from reconciler.cli.output.printing import print_findings
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import explain_hint, findings_document, pluralize_noun, severity_counts
 
-    if form not in ("text", "json"):
-        _show_to_a_forge(checked, form)
+    if output.form in FORGES:
+        _show_to_a_forge(checked, output.form)
         return
     checked = [check.seen_from(Path.cwd()) for check in checked]
     findings = [finding for check in checked for finding in check.findings]
     documents, resources = sum(check.documents for check in checked), sum(check.resources for check in checked)
-    if form == "json":
-        echo_json(findings_document(findings, documents, resources))
+    if not output.is_text:
+        print_document(output, findings_document(findings, documents, resources))
         return
     for folder_check in checked:
         print_findings(folder_check.findings, Excerpts(folder_check.read))
