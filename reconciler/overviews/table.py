@@ -65,10 +65,10 @@ DESCRIBE = Overview(
     "describe",
     "-describe",
     "Show one resource or source in detail.",
-    """Show all that is known about KEY: its fields, conditions, locations and last events.
+    """Show all that is known about KEY, first what is not well: conditions, locations, fields and last events.
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. For source/NAME it shows whether the newest commit is
-    live, and if not, why.
+    live, and if not, why. Fields that have their default are left out; -o wide shows them.
     """,
     "reconciler describe workload/shop/api",
     "Describe a resource or source, as text.",

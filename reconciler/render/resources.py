@@ -13,6 +13,7 @@ from reconciler.documents.writer import render_document
 from reconciler.engines.domain_status import DomainReport, read_domain_state
 from reconciler.engines.engine_state import record_conditions
 from reconciler.engines.volumes import newest_snapshot, read_volumes, size_in_words
+from reconciler.manifests.defaults import drop_defaults
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
@@ -43,6 +44,8 @@ _HEALTH_COLOURS = {
     "Unhealthy": "red",
     "Unknown": "grey",
 }
+_SAID_ELSEWHERE = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.NOT_ENFORCED)
+"""Conditions that repeat why a resource is not ready, or have a section of their own."""
 _EXECUTION_COLOURS = {"Active": "yellow", "Success": "green", "Failure": "red", "Invalid": "red", "Removed": "grey"}
 
 
@@ -84,19 +87,18 @@ def resource_sections(
     """Titles with their lines; a section without lines is ``""``."""
     colour = style.colour
     colours = _HEALTH_COLOURS if colour else None
-    yield (
-        "",
-        paint_text(str(facts.key), "bold", colour)
-        + "\n"
-        + align_columns(list(_list_summary_rows(facts)), "  ", colours),
-    )
+    title, rows = paint_text(str(facts.key), "bold", colour), list(_list_summary_rows(facts))
+    ailments = list(_list_ailment_rows(facts))
+    yield "", title if ailments else f"{title}\n{align_columns(rows, '  ', colours)}"
+    yield "Not well", _indent_rows(ailments)
+    yield "Summary", align_columns(rows, "  ", colours) if ailments else ""
     lacking = list(_list_unenforced_rows(facts))
     messages: dict[str, str] = {ConditionType.NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
-    rows = [
+    shown = [
         (condition.type, str(condition.status), condition.reason, messages.get(condition.type, condition.message))
         for condition in compute_conditions(facts)
     ]
-    yield "Conditions", _indent_rows(rows, {"True": "green", "False": "red"} if colour else None)
+    yield "Conditions", _indent_rows(shown, {"True": "green", "False": "red"} if colour else None)
     yield "Locations", _indent_rows(list(_list_place_rows(facts)), colours)
     yield "Endpoints", _indent_rows(list(_domain_endpoints(facts)))
     replicas = [row for record in facts.records for row in _list_replica_rows(record)]
@@ -106,8 +108,7 @@ def resource_sections(
     yield "Executions", _indent_rows(executions, _EXECUTION_COLOURS if colour else None)
     yield "No effect", _indent_rows(lacking)
     yield "Failures", _indent_rows(list(_list_failure_rows(facts)))
-    fields = {name: value for name, value in _get_masked_body(facts).items() if name not in ("kind", "name", "gvc")}
-    yield "Fields", _format_yaml(fields) if fields else ""
+    yield "Fields", _format_fields(facts, style)
     yield (
         "Commands",
         _indent_rows([(format_iso_time(command.created), command.by, command_line(command)) for command in commands]),
@@ -278,6 +279,24 @@ def _list_summary_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         yield "Alias", newest.alias
 
 
+def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
+    """What is not as it should be, a reason with its message each; first why the resource is not ready."""
+    said = ""
+    for condition in compute_conditions(facts):
+        is_bad = condition.status is ConditionType(condition.type).abnormal
+        is_said = condition.type in _SAID_ELSEWHERE or (condition.message and condition.message in said)
+        if is_bad and not is_said:
+            yield condition.reason, condition.message
+            said += condition.message
+    statuses = (msgspec.json.decode(record.state).get("status") for record in facts.records)
+    replicas = (replica for status in statuses if isinstance(status, dict) for replica in status.get("replicas", ()))
+    for replica in replicas:
+        message = " ".join(replica["message"].split())
+        if not replica["ready"] and message and message not in said:
+            yield replica["name"], message
+            said += message
+
+
 def _list_place_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
     placed = [record for record in facts.records if record.location]
     for record in placed:
@@ -312,5 +331,14 @@ def _list_failure_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
         yield failure.location or "-", failure.reason, failure.message, again
 
 
-def _format_yaml(fields: object) -> str:
-    return indent(render_document(fields), "  ", lambda line: line != "\n").removesuffix("\n")
+def _format_fields(facts: ResourceFacts, style: TextStyle) -> str:
+    """The fields of the manifest as YAML; without defaults, unless the text is wide."""
+    body = _get_masked_body(facts)
+    kept = body if style.wide else drop_defaults(facts.key.kind, body)
+    names = ("kind", "name", "gvc")
+    if not body.keys() - {*names}:
+        return ""
+    fields = {name: value for name, value in kept.items() if name not in names}
+    text = indent(render_document(fields), "  ", lambda line: line != "\n").removesuffix("\n") if fields else ""
+    aside = "" if kept == body else "  # all else has its default; -o wide or yaml shows it"
+    return "\n".join(filter(None, (text, aside)))

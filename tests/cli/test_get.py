@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -149,19 +150,22 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     sections = result.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
         "workload/shop/web",
+        "Not well",
+        "Summary",
         "Conditions",
         "Locations",
         "Failures",
         "Fields",
         "Events",
     ]
-    assert "main (workload/shop/web.yaml)" in sections[0]
-    assert "ProgramNotFound" in sections[1]
-    assert "gcp-us-east1" in sections[2]
-    assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[3]
-    assert yaml.safe_load(sections[4].partition("\n")[2]) == {"spec": {"type": "serverless"}}
-    assert "no such image" in sections[5]
-    assert "image changed" not in sections[5]
+    assert re.match(r"Not well\n  ProgramNotFound +at aws-us-west-2: ", sections[1])
+    assert "main (workload/shop/web.yaml)" in sections[2]
+    assert "ProgramNotFound" in sections[3]
+    assert "gcp-us-east1" in sections[4]
+    assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[5]
+    assert yaml.safe_load(sections[6].partition("\n")[2]) == {"spec": {}}
+    assert "no such image" in sections[7]
+    assert "image changed" not in sections[7]
 
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
