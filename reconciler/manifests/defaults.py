@@ -62,8 +62,8 @@ def _drop_filled(shape: FieldSchema | None, value: Any) -> Any:
         return [_drop_filled(shape.items, item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {name: member for name, member in value.items() if name not in shape.fill or member != shape.fill[name]}
-    return {name: _drop_filled(shape.member(name), member) for name, member in kept.items()}
+    own = {name: member for name, member in value.items() if name not in shape.fill or member != shape.fill[name]}
+    return {name: _drop_filled(shape.member(name), member) for name, member in own.items()}
 
 
 def _with_ports(container: Body) -> Body:

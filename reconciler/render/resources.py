@@ -32,7 +32,7 @@ MASK = "***"
 
 _HEADING = ("KEY", "HEALTH", "READY", "VERSION", "AGE", "MESSAGE")
 _WIDE_HEADING = (*_HEADING[:-1], "SOURCE", "REVISION", "LOCATIONS", _HEADING[-1])
-_SHOWN_MESSAGE = 100
+_SHOWN_MESSAGE = 200
 """The most characters of a message in a table that is not wide."""
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z]|spec\.)")
 
@@ -44,7 +44,7 @@ _HEALTH_COLOURS = {
     "Unhealthy": "red",
     "Unknown": "grey",
 }
-_SAID_ELSEWHERE = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.NOT_ENFORCED)
+_SHOWN_APART = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.NOT_ENFORCED)
 """Conditions that repeat why a resource is not ready, or have a section of their own."""
 _EXECUTION_COLOURS = {"Active": "yellow", "Success": "green", "Failure": "red", "Invalid": "red", "Removed": "grey"}
 
@@ -281,20 +281,20 @@ def _list_summary_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
 
 def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     """What is not as it should be, a reason with its message each; first why the resource is not ready."""
-    said = ""
+    listed = ""
     for condition in compute_conditions(facts):
         is_bad = condition.status is ConditionType(condition.type).abnormal
-        is_said = condition.type in _SAID_ELSEWHERE or (condition.message and condition.message in said)
-        if is_bad and not is_said:
+        is_listed = condition.type in _SHOWN_APART or (condition.message and condition.message in listed)
+        if is_bad and not is_listed:
             yield condition.reason, condition.message
-            said += condition.message
+            listed += condition.message
     statuses = (msgspec.json.decode(record.state).get("status") for record in facts.records)
     replicas = (replica for status in statuses if isinstance(status, dict) for replica in status.get("replicas", ()))
     for replica in replicas:
         message = " ".join(replica["message"].split())
-        if not replica["ready"] and message and message not in said:
+        if not replica["ready"] and message and message not in listed:
             yield replica["name"], message
-            said += message
+            listed += message
 
 
 def _list_place_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
@@ -334,11 +334,11 @@ def _list_failure_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
 def _format_fields(facts: ResourceFacts, style: TextStyle) -> str:
     """The fields of the manifest as YAML; without defaults, unless the text is wide."""
     body = _get_masked_body(facts)
-    kept = body if style.wide else drop_defaults(facts.key.kind, body)
+    shown = body if style.wide else drop_defaults(facts.key.kind, body)
     names = ("kind", "name", "gvc")
     if not body.keys() - {*names}:
         return ""
-    fields = {name: value for name, value in kept.items() if name not in names}
+    fields = {name: value for name, value in shown.items() if name not in names}
     text = indent(render_document(fields), "  ", lambda line: line != "\n").removesuffix("\n") if fields else ""
-    aside = "" if kept == body else "  # all else has its default; -o wide or yaml shows it"
+    aside = "" if shown == body else "  # all else has its default; -o wide or yaml shows it"
     return "\n".join(filter(None, (text, aside)))

@@ -36,10 +36,10 @@ def read_body(manifest: Manifest) -> dict[str, Any]:
 def test_what_is_left_out_comes_back(path: Path) -> None:
     for manifest in decode(path.read_bytes()):
         body = read_body(manifest)
-        kept = drop_defaults(manifest.kind, body)
-        [again] = decode(render_document(kept).encode())
+        shorter = drop_defaults(manifest.kind, body)
+        [again] = decode(render_document(shorter).encode())
         assert read_body(again) == body
-        assert len(str(kept)) <= len(str(body))
+        assert len(str(shorter)) <= len(str(body))
 
 
 def test_a_plain_workload_is_shown_as_it_is_written() -> None:
