@@ -109,7 +109,7 @@ HISTORY = Overview(
     "Show past runs.",
     """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
 
-    A revision that is refused several times is listed once.
+    A revision that is refused several times is listed once, and so is a plan that waits or fails again and again.
     """,
     "reconciler history main --last 20",
     "List the runs of all sources, or of one.",

@@ -296,6 +296,22 @@ def test_the_history_shows_author_commit_and_outcome_of_each_run(sandbox: Comman
     assert sandbox.run("history", "other").code == 1
 
 
+def test_a_plan_that_waits_is_listed_once_in_the_history(sandbox: CommandSandbox) -> None:
+    def outcomes() -> list[tuple[str, dict[str, int]]]:
+        return [(run["outcome"], run["counts"]) for run in sandbox.run("history", "-o", "json").json["items"]]
+
+    first = ("applied", {"created": 8})
+    sandbox.commit({"shop/db.yaml": None})
+    for _ in range(3):
+        assert sandbox.run("apply").code == 1
+    assert outcomes() == [("waiting", {"waiting": 2}), first]
+    sandbox.commit({"shop/late.yaml": workload("late")})
+    for _ in range(3):
+        assert sandbox.run("apply").code == 1
+    newer = [("waiting", {"waiting": 2}), ("waiting", {"created": 1, "waiting": 2})]
+    assert outcomes() == [*newer, ("waiting", {"waiting": 2}), first], "what a run has done stays"
+
+
 def test_sync_fails_without_a_daemon(sandbox: CommandSandbox) -> None:
     result = sandbox.run("sync")
     assert (result.code, "no daemon runs here" in result.err) == (1, True)
