@@ -374,4 +374,5 @@ def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) 
         return SOURCES
     if kind := KINDS.get(name):
         return kind
-    raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, (*KINDS, SOURCES))}")
+    word = text.partition("/")[0]
+    raise click.UsageError(f"there is no kind {word!r}{did_you_mean(word, (*KINDS, SOURCES))}")

@@ -28,6 +28,8 @@ def read_status(context: ReadContext, *, kind: Kind | str | None, gvc: str | Non
     from reconciler.queries.existence import find_source
     from reconciler.queries.resources import find_resources, list_sources
 
+    if gvc is None and name is not None and "/" in name:
+        gvc, _, name = name.partition("/")
     if kind is None or isinstance(kind, Kind):
         return Entries(find_resources(context.settings, context.records, kind, gvc, name), context)
     if gvc:

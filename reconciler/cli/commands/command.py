@@ -53,6 +53,7 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
     from reconciler.clock import SystemClock
     from reconciler.operations.commands import open_existing
     from reconciler.operations.resource_commands import ResourceCommands, parse_fields
+    from reconciler.queries.existence import check_key
 
     spec = _read_spec(options["spec"])
     if (options["cancel"] and name) or (not name and (fields or spec)):
@@ -66,6 +67,7 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
             click.echo(commands.cancel(key, options["cancel"]))
             return 0
         if not name:
+            check_key(records, key)
             _print_commands(list(records.commands.list(key)), options["output"])
             return 0
         specs = commands.prepare(key, name, spec)
