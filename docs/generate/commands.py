@@ -26,6 +26,13 @@ socket. All other commands are for root and the daemon's user.
 Commands of root, and a daemon that root starts, act as the owner of the state directory, who controls its content. Only
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.
 
+What reads takes `-o FORM`: `text`, `wide` (more columns, whole messages), `json`, `yaml`, `name` (a name a line, as
+other commands take it) and `jsonpath=PATH`, as in kubectl: `.name`, `['name']`, `[0]`, `[-1]`, `[0:2]`, `[*]`,
+`..name`, `[?(@.kind=="workload")]`, `{range .items[*]}{.name}{"\\n"}{end}`. One resource that was asked for is one
+object, and several are `items`; `events` and `logs` are one object a line in JSON. Lists take `-l` with a selector of
+tags (`k=v`, `k!=v`, `k`, `!k`, `k in (a,b)`, `k notin (a,b)`, with commas between), `--sort-by FIELD` (`-` before it:
+backwards), `--limit N`, `--since TIME` (`20s`, `1h30m`, a number of seconds, or a time) and `--no-headers`.
+
 The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
 its secrets, all readers can see them. `edit` opens a secret as Git has it, for the editor alone.
 

@@ -16,6 +16,7 @@ from reconciler.api.routes import overviews, streams
 from reconciler.cli.overview_commands import Display, make_command
 from reconciler.model.key import Key, Kind
 from reconciler.overviews import table
+from reconciler.overviews.overview import WIDE
 from reconciler.printable import printable_lines
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
@@ -69,7 +70,7 @@ def test_an_operation_has_the_parameters_of_its_command(name: str) -> None:
     [operation] = [one for one in overviews.OPERATIONS if one.path == f"{OPERATION}/{row.path}"]
     of_display = {"settings_file", *Display._fields} - {"follow"}
     declared = {str(param.name) for param in make_command(row).params if param.expose_value}
-    assert {*operation.parameters} == declared - of_display
+    assert {*operation.parameters} == (declared - of_display) | {WIDE}
 
 
 @pytest.mark.parametrize("path", OVERVIEWS)

@@ -30,6 +30,7 @@ VARYING = (
     (r"\d+\.\d ([MG])B", r"<size> \1B"),
     (r"\d+ (s|min) ago", "<while> ago"),
     (r"for \d+ s:", "for <while>:"),
+    (r"(?m)^((?:\w+/)+\S+ +[A-Z]\w+ +\S+ +\d+ +)\d+s\b", r"\g<1><age>"),
     (r"git version \S+", "git version <version>"),
     (r"pid \d+ on \S+,", "pid <number> on <host>,"),
     (r"-[a-z0-9]{13}\.", "-<alias>."),

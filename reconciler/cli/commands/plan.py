@@ -17,6 +17,7 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
+from reconciler.cli.output.forms import Output, format_names, output_option, print_document
 from reconciler.cli.output.printing import is_colour_terminal, note_uncommitted, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
@@ -38,7 +39,6 @@ class PlanOptions(NamedTuple):
     directory: Path | None
 
 
-FORMS = ("text", "json", "markdown")
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 CHANGES = 3
 """Exit code of --detailed-exitcode where the plan has steps."""
@@ -53,12 +53,12 @@ CHANGES = 3
 )
 @click.option("--dir", "directory", metavar="PATH", type=DIRECTORY, help="What PATH holds, committed or not.")
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
-@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@output_option("markdown", has_alias=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the plan to FILE as JSON.", metavar="FILE")
 @click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} if there is something to do.")
 @blame_option
 @settings_option
-def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **parameters: Any) -> int:
+def command(settings_file: Path, output: Output, out: Path | None, detailed_exitcode: bool, **parameters: Any) -> int:
     """Show what a run would do to apply the revision. Changes nothing.
 
     Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. A running daemon with
@@ -73,6 +73,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     settings = load_settings_as_owner(settings_file)
     options = PlanOptions(**parameters)
     sources = _select_planned(settings, options)
+    form = output.base
     colour = is_colour_terminal(sys.stderr if form == "json" else sys.stdout)
     failed: dict[str, ReconcilerError] = {}
     plans = None
@@ -90,7 +91,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
             documents = [plan_document(review) for review in reviews]
             _write_plan(out, saved, documents if len(sources) > 1 else documents[0])
         plans = [render_plan(review, form, colour=colour) for review in reviews]
-    print_plans(plans, failed, form, several=len(sources) > 1)
+    print_plans(plans, failed, output, several=len(sources) > 1)
     if is_newest:
         note_uncommitted(sources)
     return choose_exit_code(plans, failed, is_detailed=detailed_exitcode)
@@ -140,14 +141,17 @@ def _plan_sources(
 
 
 def print_plans(
-    plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], form: str, *, several: bool
+    plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], output: Output, *, several: bool
 ) -> None:
-    """Print ``plans`` in ``form``, of ``several`` sources or of one, and what ``failed``."""
+    """Print ``plans`` in the form of ``output``, of ``several`` sources or of one, and what ``failed``."""
+    form = output.base
+    if output.form == "name":
+        plain = (plan.document for plan in plans if plan.document is not None)
+        click.echo(format_names(step for document in plain for step in document.get("steps", ())), nl=False)
+        return
     if form == "json":
-        from reconciler.cli.output.printing import echo_json
-
         documents = [plan.document for plan in plans] + [_render_failure(form, *error) for error in failed.items()]
-        echo_json(documents if several else documents[0])
+        print_document(output, documents if several else documents[0])
         click.echo("".join(plan.findings for plan in plans), nl=False, err=True)
         return
     shown = [plan.shown for plan in plans]

@@ -16,6 +16,7 @@ from reconciler.cli.options import (
     records_or_none,
     settings_option,
 )
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.input_files import STDIN
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _STANDARD_INPUT = Path(STDIN)
 _SHOWN_INPUT = "stdin"
 _PATH = click.Path(exists=True, allow_dash=True, path_type=Path)
-FORMS = ("text", "json", "github", "gitlab", "junit", "sarif")
+FORGES = ("github", "gitlab", "junit", "sarif")
 
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
@@ -43,10 +44,12 @@ FORMS = ("text", "json", "github", "gitlab", "junit", "sarif")
 )
 @click.option("--fix", is_flag=True, help="First repair what has one safe repair; show the changes.")
 @click.option("-w", "--watch", is_flag=True, help="Check again after each change, until Ctrl-C.")
-@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@output_option(*FORGES, has_names=False, has_alias=True)
 @org_option
 @settings_option
-def command(settings_file: Path, paths: tuple[Path, ...], form: str, fix: bool, watch: bool, **options: str) -> int:
+def command(
+    settings_file: Path, paths: tuple[Path, ...], output: Output, fix: bool, watch: bool, **options: str
+) -> int:
     """Check manifests and report every error, with its place and what to do.
 
     Each PATH is a file or a directory, in Git or not, or - for standard input. References to files around it are
@@ -70,7 +73,7 @@ def command(settings_file: Path, paths: tuple[Path, ...], form: str, fix: bool, 
             repair_files(paths, _make_dialect(settings_file, org))
         failed: dict[str, ReconcilerError] = {}
         checked = _check_paths(paths, settings_file, org) if paths else _check_sources(settings_file, revision, failed)
-        return _report_checks(checked, failed, form)
+        return _report_checks(checked, failed, output)
 
     if watch:
         from reconciler.cli.watching import repeat_on_change
@@ -79,12 +82,12 @@ def command(settings_file: Path, paths: tuple[Path, ...], form: str, fix: bool, 
     return check()
 
 
-def _report_checks(checked: Sequence[FolderCheck], failed: Mapping[str, ReconcilerError], form: str) -> int:
+def _report_checks(checked: Sequence[FolderCheck], failed: Mapping[str, ReconcilerError], output: Output) -> int:
     """Print the findings; returns the exit code."""
     from reconciler.model.finding import has_errors
 
     if checked or not failed:
-        _print_results(checked, form)
+        _print_results(checked, output)
     return int(bool(failed) or any(has_errors(check.findings) for check in checked))
 
 
@@ -235,19 +238,19 @@ def _check_duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) ->
             )
 
 
-def _print_results(checked: Sequence[FolderCheck], form: str) -> None:
-    from reconciler.cli.output.printing import echo_json, print_findings
+def _print_results(checked: Sequence[FolderCheck], output: Output) -> None:
+    from reconciler.cli.output.printing import print_findings
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import explain_hint, findings_document, pluralize_noun, severity_counts
 
-    if form not in ("text", "json"):
-        _show_to_a_forge(checked, form)
+    if output.form in FORGES:
+        _show_to_a_forge(checked, output.form)
         return
     checked = [check.seen_from(Path.cwd()) for check in checked]
     findings = [finding for check in checked for finding in check.findings]
     documents, resources = sum(check.documents for check in checked), sum(check.resources for check in checked)
-    if form == "json":
-        echo_json(findings_document(findings, documents, resources))
+    if not output.is_text:
+        print_document(output, findings_document(findings, documents, resources))
         return
     for folder_check in checked:
         print_findings(folder_check.findings, Excerpts(folder_check.read))
