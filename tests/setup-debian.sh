@@ -36,6 +36,8 @@ tools)
     need curl command_exists curl
     need faketime command_exists faketime
     need systemd command_exists systemd-analyze
+    # Formats the manual pages.
+    need groff-base command_exists groff
     need nodejs command_exists node
     need npm command_exists npm
     # Podman only suggests iptables, which netavark of Debian 12 needs; crun, its default, fails on hybrid cgroups.
