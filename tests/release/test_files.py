@@ -101,7 +101,7 @@ SIGN = "import sys; from pathlib import Path; from release.checksums import sign
 SIGN += "print(*[path.name for path in sign(Path(sys.argv[1]), sys.argv[2])])"
 
 
-def test_sums_are_signed_by_the_key_and_without_one_it_is_said(released: Release, tmp_path: Path) -> None:
+def test_sums_are_signed_by_the_key_and_a_missing_one_is_reported(released: Release, tmp_path: Path) -> None:
     tool("ssh-keygen", "openssh-client")
     sums, key, sign = tmp_path / "SHA256SUMS", tmp_path / "key", (sys.executable, "-c", SIGN)
     shutil.copy(released.files / "SHA256SUMS", sums)

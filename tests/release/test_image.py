@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -21,6 +20,8 @@ pytestmark = [pytest.mark.packaging, only_root("only root builds images with the
 
 BASE = "localhost/reconciler-test-python"
 IMAGE = "localhost/reconciler-test-recipe"
+LINKS = {"./usr/local/bin/python": "/usr/bin/python3"}
+"""What the image that the recipe names has, and Debian has not."""
 
 
 class Storage:
@@ -40,7 +41,7 @@ class Storage:
         pack = ["tar", "--create", "--exclude=./var/cache/apt/*.bin", "--exclude=./var/cache/apt/archives/*.deb"]
         path = "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         take = [*self._podman, "import", "--change", path, "-", BASE]
-        with subprocess.Popen([*pack, "-C", root, ".", "-C", links, "."], stdout=subprocess.PIPE) as packed:
+        with subprocess.Popen([*pack, "-C", root, ".", "-C", links, *sorted(LINKS)], stdout=subprocess.PIPE) as packed:
             done = subprocess.run(take, stdin=packed.stdout, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -49,18 +50,21 @@ class Storage:
 def storage() -> Iterator[Storage]:
     """A storage that has BASE: Debian 12 with a program called python, as the image that the recipe names."""
     with TemporaryDirectory(prefix="reconciler-image-") as path:
-        links, images = Path(path, "links"), Storage(Path(path))
-        (links / "usr/local/bin").mkdir(parents=True)
-        (links / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-        images.import_root(find_root(), links)
-        tried = images.run("run", "--rm", "--network=host", BASE, "python", "--version")
-        if tried.returncode and not os.environ.get("CI"):
-            pytest.skip(f"Podman runs no container here: {tried.stderr.strip()[-200:]}")
-        assert tried.stdout.startswith("Python 3.11"), tried.stderr
-        yield images
-        images.run("rmi", "--all", "--force")
-        with contextlib.suppress(FileNotFoundError):
-            subprocess.run(["umount", "-R", "-l", Path(path, "root/overlay")], capture_output=True, check=False)
+        images = Storage(Path(path))
+        for name, target in LINKS.items():
+            (Path(path, "links") / name).parent.mkdir(parents=True)
+            (Path(path, "links") / name).symlink_to(target)
+        try:
+            images.import_root(find_root(), Path(path, "links"))
+            tried = images.run("run", "--rm", "--network=host", BASE, "python", "--version")
+            if tried.returncode and not os.environ.get("CI"):
+                pytest.skip(f"Podman runs no container here: {tried.stderr.strip()[-200:]}")
+            assert tried.stdout.startswith("Python 3.11"), tried.stderr
+            yield images
+        finally:
+            images.run("rmi", "--all", "--force")
+            # Podman mounts the directory of its layers on itself.
+            subprocess.run(["umount", "--lazy", Path(path, "root/overlay")], capture_output=True, check=False)
 
 
 def test_the_recipe_makes_an_image_whose_commands_answer(storage: Storage, released: Release) -> None:

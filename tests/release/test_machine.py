@@ -79,7 +79,7 @@ def wait_until_well(host: Machine) -> None:
         pytest.fail(shown.stdout + shown.stderr + host.journal(DAEMON))
 
 
-def test_the_package_begins_without_settings_and_says_what_to_do(host: Machine) -> None:
+def test_the_package_begins_without_settings_and_asks_for_them(host: Machine) -> None:
     printed = host.run(*INSTALL, find_package(host, "0.1.0"))
     assert "write /etc/reconciler/settings.yaml" in printed
     assert host.attempt("systemctl", "is-enabled", DAEMON).stdout == "disabled\n"
@@ -153,7 +153,7 @@ def test_a_second_installation_goes_on_where_the_first_one_ended(host: Machine) 
     assert list_replicas(host)
 
 
-def test_a_purge_says_what_it_removes_and_leaves_volumes_and_settings(host: Machine) -> None:
+def test_a_purge_names_what_it_removes_and_leaves_volumes_and_settings(host: Machine) -> None:
     volumes = host.root / STATE / "host/aws-us-west-2/volumes"
     before = sorted(volumes.rglob("*"))
     assert before
