@@ -10,8 +10,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from release.checksums import NAMESPACE
 from tests.project.tree import ROOT
@@ -70,6 +68,9 @@ def test_no_file_of_a_release_names_a_place_of_its_build(released: Release, tmp_
 
 
 def test_the_list_of_dependencies_is_valid_cyclonedx(released: Release) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = released.find("*.cdx.json").read_text()
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     assert validator.validate_str(text) is None

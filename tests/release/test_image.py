@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.project.test_cluster_example import RECIPE, words_of
-from tests.release.conftest import Release
 from tests.support.programs import only_root, tool
 from tests.systemd.debian_root import find_root
 
@@ -20,6 +19,8 @@ pytestmark = [pytest.mark.packaging, only_root("only root builds images with the
 
 BASE = "localhost/reconciler-test-python"
 IMAGE = "localhost/reconciler-test-recipe"
+RUN = ("run", "--rm", "--pull=never", "--network=host", "--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000")
+"""Limits that need no right to raise them."""
 LINKS = {"./usr/local/bin/python": "/usr/bin/python3"}
 """What the image that the recipe names has, and Debian has not."""
 
@@ -56,7 +57,7 @@ def storage() -> Iterator[Storage]:
             (Path(path, "links") / name).symlink_to(target)
         try:
             images.import_root(find_root(), Path(path, "links"))
-            tried = images.run("run", "--rm", "--network=host", BASE, "python", "--version")
+            tried = images.run(*RUN, BASE, "python", "--version")
             if tried.returncode and not os.environ.get("CI"):
                 pytest.skip(f"Podman runs no container here: {tried.stderr.strip()[-200:]}")
             assert tried.stdout.startswith("Python 3.11"), tried.stderr
@@ -67,14 +68,14 @@ def storage() -> Iterator[Storage]:
             subprocess.run(["umount", "--lazy", Path(path, "root/overlay")], capture_output=True, check=False)
 
 
-def test_the_recipe_makes_an_image_whose_commands_answer(storage: Storage, released: Release) -> None:
+def test_the_recipe_makes_an_image_whose_commands_answer(storage: Storage, checkout: Path) -> None:
     named = words_of("FROM")[0][0]
     # The authorities of this machine: a registry of packages may be behind a proxy of it.
     build = ["build", "--network=host", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro", "--pull=never"]
     build += [f"--build-context={named}=container-image://{BASE}", f"--tag={IMAGE}", f"--file={RECIPE}"]
-    done = storage.run(*build, str(released.tree))
+    done = storage.run(*build, str(checkout))
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
-    answer = storage.run("run", "--rm", "--network=host", "--pull=never", IMAGE, "--version")
+    answer = storage.run(*RUN, IMAGE, "--version")
     assert answer.stdout == "reconciler, version 0.1.0\n", answer.stderr
     config = storage.run(
         "image", "inspect", "--format", "{{.Config.User}} {{.Config.Entrypoint}} {{.Config.Cmd}}", IMAGE
