@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 
-from release.environment import INTERPRETER, PREFIX, install_environment
+from release.environment import PREFIX, install_environment
 from release.failures import ReleaseFailed, run_command
 from release.python_packages import NAME
 from release.source import Source
@@ -28,9 +29,8 @@ EXECUTABLE, PLAIN = 0o755, 0o644
 def build_debian_package(source: Source, dependencies: Path, wheel: Path, root: Path) -> Path:
     """Lay the files out below ``root``, and build the package beside ``wheel``. Raises ReleaseFailed."""
     if sys.version_info[:2] != (3, 11):
-        raise ReleaseFailed(
-            f"the .deb has the Python of Debian 12: build it with {INTERPRETER.name}, not {sys.version}"
-        )
+        version = platform.python_version()
+        raise ReleaseFailed(f"the .deb is for Python 3.11 of Debian 12, and this is {version}: make PYTHON=python3.11")
     architecture = run_command(["dpkg", "--print-architecture"], source.tree, source.environ).strip()
     version = source.version.replace("rc", "~rc")
     install_environment(source, dependencies, wheel, root)
@@ -41,7 +41,7 @@ def build_debian_package(source: Source, dependencies: Path, wheel: Path, root: 
     _write_control(source, {"VERSION": version, "ARCHITECTURE": architecture}, root)
     _normalize_tree(root, source.epoch)
     package = wheel.parent / f"{NAME}_{version}_{architecture}.deb"
-    # gzip: half of the time of installation and all of that of a build, for 7 MB.
+    # xz takes 45 seconds of CPU where gzip takes 5, and spares 7 of 24 MB.
     command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z6", "--build", root, package]
     run_command(command, source.tree, source.environ)
     return package

@@ -157,9 +157,11 @@ def test_a_purge_names_what_it_removes_and_leaves_volumes_and_settings(host: Mac
     volumes = host.root / STATE / "host/aws-us-west-2/volumes"
     before = sorted(volumes.rglob("*"))
     assert before
+    (host.root / "etc/reconciler/settings.yaml").write_text(f"{SETTINGS}state: /srv/state\n")
     printed = host.run("dpkg", "--purge", "gitops-reconciler")
     assert "removing what is in /var/lib/reconciler: records" in printed
     assert f"  /{STATE}/host/aws-us-west-2/volumes\n" in printed
+    assert "the state directory of the settings, /srv/state, stays" in printed
     assert "/etc/reconciler stays" in printed
     assert sorted(volumes.rglob("*")) == before
     assert [path.name for path in (host.root / STATE).iterdir()] == ["host"]
