@@ -34,6 +34,8 @@ DAEMON, REPLICAS = "reconciler.service", "reconciler-replicas.service"
 STATE = "var/lib/reconciler"
 LONG = 120.0
 INSTALL = ("dpkg", "--install")
+BROKEN = "/opt/broken.deb"
+"""The later release, damaged in the middle."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,9 @@ def host(released: Release, newer: Release) -> Iterator[Machine]:
         def copy_packages(root: Path) -> None:
             for each in (released, newer):
                 shutil.copy(each.find("*.deb"), root / "opt")
+            whole = newer.find("*.deb").read_bytes()
+            middle = len(whole) // 2
+            (root / BROKEN.removeprefix("/")).write_bytes(whole[:middle] + bytes(1000) + whole[middle + 1000 :])
 
         with machine(Path(path), copy_packages) as virtual:
             manifests = virtual.root / "srv/git/manifests"
@@ -109,6 +114,15 @@ def test_the_service_applies_a_repository(host: Machine) -> None:
     host.run("systemctl", "enable", "--now", DAEMON)
     wait_until_well(host)
     assert list_replicas(host)
+
+
+def test_an_upgrade_that_fails_leaves_the_former_version_at_work(host: Machine) -> None:
+    daemon, before = host.show(DAEMON, "MainPID"), list_replicas(host)
+    assert host.attempt(*INSTALL, BROKEN).returncode == 1
+    assert host.run("dpkg", "--verify", "gitops-reconciler") == ""
+    assert host.show(DAEMON, "MainPID") not in ("0", daemon)
+    assert "daemon   0.1.0" in host.run("reconciler", "version")
+    assert list_replicas(host) == before
 
 
 def test_an_upgrade_restarts_the_daemon_and_leaves_its_replicas_alone(host: Machine) -> None:
