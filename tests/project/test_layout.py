@@ -23,6 +23,7 @@ TOP = {
     "examples",
     "pyproject.toml",
     "reconciler",
+    "release",
     "schemas",
     "systemd",
     "tests",
@@ -53,6 +54,11 @@ def test_scripts_can_be_run() -> None:
     for script in (".ci/run", "tests/setup-debian.sh"):
         assert os.access(ROOT / script, os.X_OK), script
         assert subprocess.run(["bash", "-n", str(ROOT / script)], check=False).returncode == 0
+
+
+def test_a_shell_reads_what_dpkg_runs() -> None:
+    for script in ("preinst", "postinst", "prerm", "postrm"):
+        assert subprocess.run(["sh", "-n", ROOT / "release/debian" / script], check=False).returncode == 0, script
 
 
 def test_no_test_is_skipped_in_ci_for_what_the_machine_lacks() -> None:
