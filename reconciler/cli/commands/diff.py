@@ -49,11 +49,11 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @org_option
 @settings_option
 def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bool | None, **where: Any) -> int:
-    """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
+    """Show what would change from the commit REV1, as if it were applied, to REV2.
 
-    Without REV2, up to what the work tree holds, committed or not; REV1 is then HEAD by default. Needs neither records
-    nor settings, so it works in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD is the checked-out
-    commit; for a source in the settings it is the applied one.
+    Without REV2, up to what the work tree holds, from HEAD by default. Needs neither records nor settings, so it works
+    in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD is the checked-out commit; for a source the
+    applied one.
     """
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
     from reconciler.review.compare import plan_between, plan_work_tree
