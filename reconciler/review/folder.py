@@ -82,15 +82,15 @@ class _Chosen(NamedTuple):
 
 
 def check_folder(
-    path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = ()
+    path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = (), gvc: str = ""
 ) -> FolderCheck:
     """Check every manifest at ``path``, a directory or one file. Raises UsageError if there is nothing to read.
 
     They are checked alone first. If other manifests may resolve a finding, everything up to the directory of a source
     (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
-    alone.
+    alone. ``gvc`` is that of manifests for which no directory has just one.
     """
-    chosen, check = _select_files(path, sources), _Check(dialect, around)
+    chosen, check = _select_files(path, sources), _Check(dialect, around, gvc)
     top = _find_manifest_root(chosen.folder, sources)
     if top == chosen.folder.absolute() and path.is_dir():
         return check.run(chosen.folder, chosen.names)[0]
@@ -192,7 +192,8 @@ def _place_from(here: Path, start: str, path: str) -> str:
 class _Check:
     """Reads and checks manifests, some of them twice: alone, and with the files around them."""
 
-    def __init__(self, dialect: ManifestContext, around: ExternalResources) -> None:
+    def __init__(self, dialect: ManifestContext, around: ExternalResources, gvc: str) -> None:
+        self._gvc = gvc
         self._dialect = dialect
         self._around = around
         self._decoded: dict[str, Decoded] = {}
@@ -208,7 +209,7 @@ class _Check:
         compared = _make_tree_changes(base, names)
         records = Records.open(None)
         decode = partial(self._decode, base, blobs, len(names) <= _MOST_CACHED)
-        delta = assemble_changes("", compared.changes, decode, records.desired)
+        delta = assemble_changes("", compared.changes, decode, records.desired, self._gvc)
         if self._around.settings_unknown:
             # Some warnings that comments silence appear only if the settings are known.
             delta = msgspec.structs.replace(delta, unused_comments=[])
