@@ -93,7 +93,7 @@ constraints: $(STAMP)
 ## The files of a release in dist/, made from the commit; SIGNING_KEY=FILE signs SHA256SUMS with an ssh key.
 release: $(STAMP)
 	@tests/setup-debian.sh release
-	@$(BIN)/python -m release $(if $(SIGNING_KEY),--key '$(SIGNING_KEY)')
+	@PYTHONPATH=.ci $(BIN)/python -m release $(if $(SIGNING_KEY),--key '$(SIGNING_KEY)')
 
 packages:
 	@tests/setup-debian.sh tools

@@ -23,7 +23,6 @@ TOP = {
     "examples",
     "pyproject.toml",
     "reconciler",
-    "release",
     "schemas",
     "systemd",
     "tests",
@@ -58,7 +57,7 @@ def test_scripts_can_be_run() -> None:
 
 def test_a_shell_reads_what_dpkg_runs() -> None:
     for script in ("preinst", "postinst", "prerm", "postrm"):
-        assert subprocess.run(["sh", "-n", ROOT / "release/debian" / script], check=False).returncode == 0, script
+        assert subprocess.run(["sh", "-n", ROOT / ".ci/release/debian" / script], check=False).returncode == 0, script
 
 
 def test_no_test_is_skipped_in_ci_for_what_the_machine_lacks() -> None:

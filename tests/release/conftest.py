@@ -38,7 +38,7 @@ def build(tree: Path, files: Path, *options: str, **environ: str) -> subprocess.
     return subprocess.run(
         [sys.executable, "-m", "release", "--out", str(files), *options],
         cwd=tree,
-        env={**machine_environ(), **environ},
+        env={**machine_environ(), "PYTHONPATH": ".ci", **environ},
         capture_output=True,
         text=True,
         check=False,

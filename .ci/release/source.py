@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from release.failures import ReleaseFailed
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 SEEN = ("PATH", "HOME", "TMPDIR", "LANG", "XDG_CACHE_HOME")
 """Variables that a build sees, beside those of pip and of certificates."""
