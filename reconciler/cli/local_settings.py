@@ -146,19 +146,39 @@ def read_locations(followed: Followed) -> list[str]:
     commit = repository.revparse_single(followed.commit or followed.branch).peel(pygit2.Commit)
     tree = commit.tree / followed.path if followed.path else commit.tree
     assert isinstance(tree, pygit2.Tree)
+    return _find_locations(_list_files(repository, tree), f"{followed.url} has no manifests in its newest commit")
+
+
+def check_directory(directory: Path) -> None:
+    """Raise RefusedError, with what to do, where ``directory``, in no repository, has files of other tools only.
+
+    A repository of them would run nothing.
+    """
+    from reconciler.documents.limits import read_within
+    from reconciler.review.folder import list_manifest_paths
+
+    paths = sorted(list_manifest_paths(directory))
+    with suppress(OSError, UsageError):
+        contents = [(path, read_within(directory / path)) for path in paths]
+        if any(_COMPOSE.search(content) or _KUBERNETES.search(content) for _, content in contents):
+            _find_locations(contents, f"{directory} has no manifests")
+
+
+def _find_locations(files: Iterable[tuple[str, bytes]], problem: str) -> list[str]:
+    """The locations that ``files`` name, or ``local``; raises RefusedError where none of them is a manifest."""
     names: set[str] = set()
     is_ours, others = False, []
-    for path, content in _list_files(repository, tree):
+    for path, content in files:
         names.update(name.decode() for name in _LOCATION.findall(content))
         is_ours = is_ours or _KIND.search(content) is not None
         if _COMPOSE.search(content):
-            others.append(f"{path} is a compose file: reconciler convert {path} makes manifests of it")
+            others.append(f"{path} is a compose file: reconciler up -f {path} runs it")
         elif _KUBERNETES.search(content):
-            others.append(f"{path} is of Kubernetes: reconciler convert {path} makes manifests of it")
+            others.append(f"{path} is of Kubernetes: reconciler up --k8s {os.path.dirname(path) or '.'} runs it")
     if is_ours:
         return sorted(names) or [DEFAULT_LOCATION]
     hint = others[0] if others else "`reconciler init DIR` writes some to begin with"
-    raise RefusedError(f"{followed.url} has no manifests of workloads in its newest commit; {hint}")
+    raise RefusedError(f"{problem}; {hint}")
 
 
 def _list_files(repository: pygit2.Repository, tree: pygit2.Tree, above: str = "") -> Iterable[tuple[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,8 +116,14 @@ def test_what_a_package_brought_is_left_to_it(root: Path) -> None:
 
 
 @only_root("only root makes users")
-def test_another_place_of_program_and_repository_is_written_beside_the_unit(root: Path) -> None:
+def test_another_place_of_program_and_repository_is_written_beside_the_unit(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "usr/bin/reconciler").unlink()
+    monkeypatch.setattr(sys, "executable", "/root/python/bin/python3")
+    refused = call(root, "install", "--settings", "settings.yaml")
+    assert (refused.code, "is in a home, where the service cannot read it" in refused.err) == (1, True), refused
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
     program = Machine(root).find_program()
     (root.parent / "settings.yaml").write_text(SETTINGS.replace("/srv/git/manifests.git", "/var/git/shop"))
     installed = call(root, "install", "--settings", "settings.yaml")

@@ -86,6 +86,9 @@ def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) ->
     assert "is in no Git repository; to write an example into it, as a repository, add --yes" in refused.stderr
     (sandbox.folder / "gvc.yaml").write_text(GVC)
     assert "to make it one, with a commit of all files, add --yes" in sandbox.run("up").stderr
+    (sandbox.folder / "gvc.yaml").rename(sandbox.folder / "gvc.txt")
+    (sandbox.folder / "compose.yaml").write_text("services:\n  web: {image: nginx}\n")
+    assert "compose.yaml is a compose file: reconciler up -f compose.yaml runs it" in sandbox.run("up", "--yes").stderr
     assert not (sandbox.folder / ".git").exists()
 
 
@@ -93,9 +96,12 @@ def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) ->
     ("files", "message"),
     [
         (None, "has no commit yet: git add --all && git commit"),
-        ({"readme.txt": "x"}, "has no manifests of workloads in its newest commit; `reconciler init DIR`"),
-        ({"compose.yaml": "services:\n  web: {image: nginx}\n"}, "compose.yaml is a compose file: reconciler convert"),
-        ({"k8s/app.yaml": "apiVersion: v1\nkind: Pod\n"}, "k8s/app.yaml is of Kubernetes: reconciler convert"),
+        ({"readme.txt": "x"}, "has no manifests in its newest commit; `reconciler init DIR`"),
+        (
+            {"compose.yaml": "services:\n  web: {image: nginx}\n"},
+            "compose.yaml is a compose file: reconciler up -f compose.yaml",
+        ),
+        ({"k8s/app.yaml": "apiVersion: v1\nkind: Pod\n"}, "k8s/app.yaml is of Kubernetes: reconciler up --k8s k8s"),
     ],
     ids=["no commit", "no manifest", "compose", "kubernetes"],
 )

@@ -55,11 +55,11 @@ def validate(settings_file: Path, file: Path | None) -> None:
 
     Exits with 2 where there is one, as every command does with such settings.
     """
-    from reconciler.cli.options import read_settings
     from reconciler.render.findings import pluralize_noun
+    from reconciler.settings import load_settings
 
     path = file or settings_file
-    settings = read_settings(path)
+    settings = load_settings(path)  # the state directory is not opened
     sources, locations = len(settings.sources), len(settings.locations)
     counted = f"{pluralize_noun(sources, 'source')}, {pluralize_noun(locations, 'location')}"
     click.echo(f"{path} is valid: {counted}, state in {settings.state}")

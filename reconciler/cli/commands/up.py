@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.cli.local.followed_source import choose_source, list_locations
-from reconciler.cli.local_settings import Followed, write_settings
+from reconciler.cli.local_settings import Followed, check_directory, write_settings
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
 from reconciler.errors import RefusedError, UsageError
 
@@ -92,6 +92,7 @@ def _offer_repository(directory: Path, *, yes: bool) -> None:
     if pygit2.discover_repository(str(directory)) is not None:
         return
     is_empty = not any(directory.iterdir())
+    check_directory(directory)
     what = "write an example into it, as a repository" if is_empty else "make it one, with a commit of all files"
     if not yes:
         if not sys.stdin.isatty():

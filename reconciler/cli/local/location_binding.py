@@ -15,7 +15,7 @@ from reconciler.source.source import Source, open_source
 if TYPE_CHECKING:
     from reconciler.settings import Settings
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
 """Seconds between two looks at the branch."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from reconciler.cli.service.machine import DROP_IN, SETTINGS, STATE, SYSUSERS, UNIT, UNITS, USER, Account, Machine
+from reconciler.cli.service.machine import (
+    DROP_IN,
+    PROGRAM,
+    SETTINGS,
+    STATE,
+    SYSUSERS,
+    UNIT,
+    UNITS,
+    USER,
+    Account,
+    Machine,
+)
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -103,11 +115,15 @@ def _load_copy(file: Path) -> Settings:
 
 def _check_program(machine: Machine) -> None:
     program = machine.find_program()
-    if program.startswith(tuple(f"{folder}/" for folder in _HIDDEN)):
-        raise RefusedError(
-            f"{program} is in a home, where the service cannot read it: install the program at /opt/reconciler, and "
-            "call /opt/reconciler/bin/reconciler install (docs/install.md)"
-        )
+    parts = [program]
+    if machine.is_this or program != PROGRAM:
+        parts += [os.path.realpath(program), os.path.realpath(sys.executable)]
+    for part in parts:
+        if part.startswith(tuple(f"{folder}/" for folder in _HIDDEN)):
+            raise RefusedError(
+                f"{part} is in a home, where the service cannot read it: install the program at /opt/reconciler, with "
+                "a Python of the system, and call /opt/reconciler/bin/reconciler install (docs/install.md)"
+            )
 
 
 def _check_sources(settings: Settings) -> None:
@@ -216,7 +232,7 @@ def _build_drop_in(machine: Machine, settings: Settings) -> str:
     """What differs from the shipped unit: the place of the program, and repositories outside of /srv/git."""
     lines: list[str] = []
     program = machine.find_program()
-    if program != "/usr/bin/reconciler":
+    if program != PROGRAM:
         lines += ["ExecStart=", f"ExecStart={program} run --settings /{SETTINGS}"]
     outside = [source.url for source in settings.sources if source.local and not _is_open(source.url)]
     lines += [f"ReadWritePaths=-{url}" for url in outside]

@@ -15,6 +15,8 @@ from reconciler.errors import RefusedError, UsageError
 UNIT = "reconciler.service"
 USER = UNIT.removesuffix(".service")
 """The user and the group of the service."""
+PROGRAM = "/usr/bin/reconciler"
+"""The command that the shipped unit starts."""
 SETTINGS = Path("etc/reconciler/settings.yaml")
 STATE = Path("var/lib/reconciler")
 UNITS = Path("etc/systemd/system")
@@ -81,10 +83,10 @@ class Machine(NamedTuple):
 
     def find_program(self) -> str:
         """The path of the command `reconciler` on that machine."""
-        if (self.root / "usr/bin/reconciler").exists():
-            return "/usr/bin/reconciler"
+        if (self.root / PROGRAM.lstrip("/")).exists():
+            return PROGRAM
         beside = Path(sys.executable).with_name("reconciler")
-        return str(beside) if beside.exists() else shutil.which("reconciler") or "/usr/bin/reconciler"
+        return str(beside) if beside.exists() else shutil.which("reconciler") or PROGRAM
 
     def call_systemctl(self, *words: str) -> None:
         """Run systemctl for that machine. Raises RefusedError with its message."""
