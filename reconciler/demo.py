@@ -27,8 +27,8 @@ state: state
 sources:
   - {name: main, url: manifests, branch: main, interval: 5s, status: {interval: 5s}}
 locations:
-  aws-us-west-2: {engine: host}
-  gcp-us-east1: {engine: host}
+  aws-us-west-2: {engine: host, runtime: process}
+  gcp-us-east1: {engine: host, runtime: process}
 # Replicas end in seconds here; left out, each has 45 seconds to finish its requests and 45 more to end.
 # A daemon that is root runs them as root too: the trial lies where others may not look.
 host: {terminationScale: 0.1, defaultUser: root, volumes: directory}

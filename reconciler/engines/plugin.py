@@ -91,6 +91,22 @@ class SupportsForesight(EnginePlugin, Protocol):
         """The replicas that ``steps`` stop, sorted."""
 
 
+class ForeseenRollout(msgspec.Struct, frozen=True, order=True):
+    """A workload whose replicas are all replaced since the settings changed, whatever its manifest says."""
+
+    location: str
+    key: Key
+    message: str
+
+
+@runtime_checkable
+class SupportsRollouts(EnginePlugin, Protocol):
+    """A plugin whose settings decide how replicas run, so that a change of them is a rollout."""
+
+    def foresee_rollouts(self, settings: Settings) -> Sequence[ForeseenRollout]:
+        """The workloads that run otherwise than ``settings`` say, sorted."""
+
+
 class ForeseenRefusal(msgspec.Struct, frozen=True, order=True):
     """What a location refuses of the step of ``key``, in its own words where it was asked."""
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.plugin import EnginePlugin, PlanTrial, SupportsForesight, SupportsTrial, list_plugins
+from reconciler.engines.plugin import (
+    EnginePlugin,
+    ForeseenRollout,
+    PlanTrial,
+    SupportsForesight,
+    SupportsRollouts,
+    SupportsTrial,
+    list_plugins,
+)
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key
 from reconciler.model.revision import Revision
@@ -84,7 +92,7 @@ def find_planned_key(settings: Settings, records: Records, key: Key) -> PlannedK
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:
-    """``review`` with what the engine of a location will not enforce, will stop, will make anew, and will refuse."""
+    """``review`` with what the engine of a location will not enforce, will stop, roll out, make anew, and refuse."""
     used = {bound.engine for bound in settings.locations.values()}
     plugins = [plugin for plugin in list_plugins() if plugin.name in used]
     if review.plan is None or not plugins:
@@ -97,8 +105,31 @@ def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> 
         for foresee_limitation in plugin.foresee_limitations(settings, records, steps)
     ]
     stops = [foresee_stop for plugin in able for foresee_stop in plugin.foresee_stops(settings, records, steps)]
+    rollouts = _list_rollouts(plugins, settings, review, records)
     trial = _try_steps(plugins, settings, records, steps)
-    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops), trial=trial)
+    return msgspec.structs.replace(
+        review, limitations=sorted(limitations), stops=sorted(stops), rollouts=rollouts, trial=trial
+    )
+
+
+def _list_rollouts(
+    plugins: Sequence[EnginePlugin], settings: Settings, review: PlanReview, records: Records
+) -> list[ForeseenRollout]:
+    """What the settings roll out of the source of ``review``, but for what its plan changes anyway."""
+    assert review.plan is not None
+    planned = {(step.key, step.location) for step in review.plan.steps}
+    source = review.plan.source
+    rollouts = [
+        rollout
+        for plugin in plugins
+        if isinstance(plugin, SupportsRollouts)
+        for rollout in plugin.foresee_rollouts(settings)
+        if (rollout.key, rollout.location) not in planned
+    ]
+    owned = records.applied.get_many({rollout.key for rollout in rollouts}, bodies=False)
+    return sorted(
+        rollout for rollout in rollouts if any(record.source == source for record in owned.get(str(rollout.key), ()))
+    )
 
 
 def _try_steps(

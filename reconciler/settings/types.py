@@ -135,7 +135,7 @@ class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     engine: str
-    runtime: str = "process"
+    runtime: str = "auto"
     dataplane: str = "auto"
     ingress: IngressSettings | None = None
     cluster: ClusterSettings = ClusterSettings()

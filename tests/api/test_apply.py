@@ -232,7 +232,7 @@ def test_secrets_are_not_shown_and_other_files_are(sandbox: ApiSandbox) -> None:
 
 
 def test_many_items_of_one_file_cost_what_each_costs(tmp_path: Path) -> None:
-    few, many = (cost_of(tmp_path / str(count), count) for count in (40, 80))
+    few, many = (cost_of(tmp_path / str(count), count) for count in (25, 50))
     assert many <= 2.3 * few
 
 

@@ -116,7 +116,7 @@ def _name_existing(case: schemathesis.Case) -> None:
 @pytest.mark.parametrize(
     ("seconds", "examples"),
     [
-        pytest.param(0.0, 3, id="once"),
+        pytest.param(0.0, 2, id="once"),
         pytest.param(30.0, 5, id="for half a minute", marks=pytest.mark.slow),
         pytest.param(SECONDS, 50, id="for long", marks=pytest.mark.slow),
     ],

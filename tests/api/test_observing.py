@@ -104,6 +104,7 @@ def test_a_wrong_query_is_refused(logged: ApiSandbox, query: dict[str, str], mes
     assert (found.status_code, message in found.json()["message"]) == (400, True), found.text
 
 
+@pytest.mark.slow
 def test_an_expression_that_takes_for_ever_is_ended(logged: ApiSandbox, tmp_path: Path) -> None:
     location = LogHarness(tmp_path)
     location.taken("a" * 60 + "\n", place("slow"))

@@ -65,7 +65,7 @@ def check_accepted(repo: GitRepo, answers: list[httpx2.Response]) -> None:
     repo.git("fsck", "--strict", "--no-dangling")
 
 
-@pytest.mark.parametrize("writers", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("writers", [10, pytest.param(50, marks=pytest.mark.slow)])
 def test_many_writers_and_a_person_lose_nothing(sandbox: ApiSandbox, tmp_path: Path, writers: int) -> None:
     body = {"spec": {"type": "standard", "containers": [{"name": "main", "image": "//image/x:1"}]}}
     requests: list[tuple[str, str, Any]] = []

@@ -26,7 +26,7 @@ def host(workspace: Workspace) -> Iterator[Row]:
     """Idle daemons, commits that start programs, and hundreds of replicas from their start to their end."""
     with _explained():
         yield from _idle(workspace, "recorded engine")
-        yield from _idle(workspace, "host engine without workloads", here={"engine": "host"})
+        yield from _idle(workspace, "host engine without workloads", here={"engine": "host", "runtime": "process"})
         yield from _busy(workspace)
 
 

@@ -116,7 +116,10 @@ def hosted(sandbox: CommandSandbox, dataplane: str = "builtin", **host: Any) -> 
     """Let the location of the sandbox be this machine."""
     configure(sandbox)
     bound = {
-        "locations": {"here": {"engine": "host", "dataplane": dataplane}, "there": {"engine": "recorded"}},
+        "locations": {
+            "here": {"engine": "host", "runtime": "process", "dataplane": dataplane},
+            "there": {"engine": "recorded"},
+        },
         "host": host,
     }
     sandbox.settings.write_text(json.dumps(json.loads(sandbox.settings.read_text()) | bound))
@@ -190,7 +193,9 @@ def test_doctor_names_certificates_that_expire_and_orders_that_failed(sandbox: C
     acme = {"directory": "https://acme.example/dir", "email": "ops@shop.example"}
     ingress = {"certificates": str(folder), "acme": acme}
     hosted(sandbox)
-    bound = {"locations": {"here": {"engine": "host", "dataplane": "haproxy", "ingress": ingress}}}
+    bound = {
+        "locations": {"here": {"engine": "host", "runtime": "process", "dataplane": "haproxy", "ingress": ingress}}
+    }
     sandbox.settings.write_text(json.dumps(json.loads(sandbox.settings.read_text()) | bound))
     (folder / "old.pem").write_bytes(issue("new.example", end=3.0).pem)
     (folder / "new.pem").write_bytes(issue("new.example", end=80.0).pem)
@@ -255,7 +260,7 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(sandbox: CommandSan
     sandbox.commit(files)
     sandbox.applied()
     assert reported(sandbox, "certificates", "warning") == "", "nothing is served here"
-    ingress = "{engine: host, dataplane: haproxy, ingress: {}}"
+    ingress = "{engine: host, runtime: process, dataplane: haproxy, ingress: {}}"
     sandbox.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", f"  here: {ingress}") + secrets)
     warnings = reported(sandbox, "certificates", "warning")
     assert [re.split(" at 20", each)[0] for each in warnings.splitlines()] == [

@@ -30,7 +30,7 @@ from tests.support.sandbox import eventually
 from tests.support.terminal import Terminal, terminal
 
 WORKLOAD = str(KEY)
-ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}")
+ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host, runtime: process}")
 MEBIBYTE = 1 << 20
 RESIZED_AT_THE_START = """
 import fcntl, struct, sys, termios

@@ -33,7 +33,9 @@ SERVING: list[dict[str, Any]] = [{"name": "main", "image": "none", "ports": [{"n
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
     """Records of workloads on this host, with settings beside them."""
-    (tmp_path / "settings.yaml").write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
+    (tmp_path / "settings.yaml").write_text(
+        SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host, runtime: process}")
+    )
     opened = Records.open(tmp_path / "state" / FILE)
     opened.applied.put_many(
         [

@@ -31,7 +31,9 @@ FILES = {
 def host_sandbox(path: Path) -> CommandSandbox:
     """``here`` is this machine, ``there`` is only recorded."""
     sandbox = CommandSandbox(path, dict(FILES))
-    sandbox.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
+    sandbox.settings.write_text(
+        SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host, runtime: process}")
+    )
     return sandbox
 
 
@@ -56,8 +58,8 @@ def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Pa
 def test_what_only_an_image_could_run_is_refused_before_it_is_applied(tmp_path: Path) -> None:
     sandbox = CommandSandbox(tmp_path, {**FILES, "shop/api.yaml": workload("api")})
     hosts = {
-        "process": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host}"),
-        "auto": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host, runtime: auto}")
+        "process": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host, runtime: process}"),
+        "auto": SETTINGS.replace("here: {engine: recorded}", "here: {engine: host}")
         + "podman: {socket: /nowhere/podman.sock}\n",
     }
     for runtime, settings in hosts.items():
@@ -102,7 +104,7 @@ def test_a_change_shows_only_what_is_new(tmp_path: Path) -> None:
         written = body({"type": "standard", "containers": [{"name": "main", "image": image, "command": "true"}]})
         return msgspec.structs.replace(step("workload/shop/web", action=Action.UPDATE, engine="host"), body=written)
 
-    settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host")})
+    settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host", runtime="process")})
     with closing(Records.open(None)) as records:
         before = asked("web:1")
         assert len(foresee_limitations(settings, records, [before])) == 2

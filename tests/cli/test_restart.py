@@ -31,7 +31,9 @@ COMMANDS = (
 
 
 def test_only_what_has_replicas_on_this_host_is_restarted(tmp_path: Path) -> None:
-    (tmp_path / "settings.yaml").write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
+    (tmp_path / "settings.yaml").write_text(
+        SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host, runtime: process}")
+    )
     records = Records.open(tmp_path / "state" / FILE)
     stopped: dict[str, Any] = {"suspend": True}
     halves = [{"location": "//location/here", "suspend": False}]

@@ -23,7 +23,9 @@ from tests.support.sandbox import eventually
 from tests.support.terminal import terminal
 
 RUNNING, WAITING = Phase.RUNNING, Phase.WAITING
-ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}\n  near: {engine: host}")
+ON_HOST = SETTINGS.replace(
+    "  here: {engine: recorded}", "  here: {engine: host, runtime: process}\n  near: {engine: host, runtime: process}"
+)
 LONG = 30.0
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.command_sandbox import SETTINGS, CommandResult, here
 
 KEY = "volumeset/shop/data"
-HOSTS = SETTINGS.replace("engine: recorded", "engine: host")
+HOSTS = SETTINGS.replace("engine: recorded", "engine: host, runtime: process")
 EXPORT = "snapshots: {export: {restic: {repository: none, passwordFile: password}}}\n"
 
 

@@ -211,7 +211,13 @@ def is_listed(form: str) -> bool:
     return "ownerReferences" in steps or any(form == end or form.endswith(f".{end}") for end in NOT_MISSED)
 
 
-@pytest.mark.parametrize("kind", BASES)
+ALIKE = ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet")
+"""Their pods are converted as those of a Deployment are: every run of the tests leaves them to the slow suites."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in ALIKE else []) for kind in BASES]
+)
 def test_no_field_is_dropped_in_silence(kind: str) -> None:
     others = [yaml.safe_load(each) for each in AROUND.split("---")] + [base(each) for each in NEEDED.get(kind, ())]
     assert [form for form in Search(base(kind), others).silent(kind) if not is_listed(form)] == []

@@ -157,6 +157,7 @@ def missed(file: Any) -> Iterator[tuple[str, bool]]:
             yield form_of(source.value["kind"], at), related or after != before
 
 
+@pytest.mark.slow
 def test_a_field_that_is_taken_away_is_missed() -> None:
     forms: dict[str, bool] = {}
     for file in INPUTS:
@@ -226,7 +227,13 @@ def everywhere(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
         yield from everywhere(member, (*at, step))
 
 
-@pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if number % 3 else [])
+        for number, file in enumerate(INPUTS)
+    ],
+)
 def test_no_document_makes_a_conversion_fail(file: Any) -> None:
     dice = random.Random(file.stem)
     sources = sources_of(file)

@@ -60,7 +60,7 @@ def give_back(disk: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("room", [300_000, 1_500_000])
+@pytest.mark.parametrize("room", [pytest.param(300_000, marks=pytest.mark.slow), 1_500_000])
 def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undisturbed: list[Ending], room: int) -> None:
     harness = CrashHarness.create(tmp_path / "site")
     filler = fill(disk, room)

@@ -19,7 +19,7 @@ from tests.api.conftest import FILES
 from tests.support.api import ORG, ROOT_PEER, ApiClient, ApiSandbox, api_sandbox
 
 APPLY = f"{ORG}/-apply"
-FEW, MANY = 15, 400
+FEW, MANY = 10, 400
 """Kills of the short and of the long form."""
 NEVER = 1 << 30
 CALLS = frozenset({"posix", "fcntl", "_posixsubprocess", "io", "_io", "sqlite3", "_pygit2", "pygit2"})

@@ -151,6 +151,9 @@ def test_a_location_moves_to_containers_and_back_without_a_gap(tmp_path: Path, s
 
         for runtime in ("process", "podman", "process"):
             sandbox.configure(locations={"here": {"engine": "host", "runtime": runtime}})
+            former = {"process": "podman", "podman": "process"}[runtime]
+            planned = f"Rolls out at here: workload/shop/web: its runtime changes from {former} to {runtime}\n"
+            assert (planned in sandbox.run("plan").stdout) is bool(seen)
             with sandbox.daemon():
                 wait(partial(runs, runtime == "podman"), f"all replicas run by {runtime}")
                 seen |= sandbox.replicas("web").keys()

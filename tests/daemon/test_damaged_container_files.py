@@ -126,6 +126,7 @@ def container_harness(path: Path) -> Iterator[ContainerHarness]:
         store.detach(each, holder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ONE_WAY)
 def test_a_container_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
     with container_harness(tmp_path) as harness:

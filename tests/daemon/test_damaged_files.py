@@ -180,7 +180,7 @@ def check(sandbox: HostSandbox, way: str) -> None:
     assert ": remove" in (text := conditions(sandbox, DATA)["VolumeDamaged"]) or ": restore" in text, text
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ONE_WAY)
 def test_a_workload_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
     with used_sandbox(tmp_path) as sandbox:
         with sandbox.daemon() as daemon:

@@ -106,7 +106,7 @@ def proxy_harness(path: Path) -> Iterator[ProxyHarness]:
         "httpsPort": https,
         "addresses": ["127.0.0.1"],
     }
-    location = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
+    location = {"engine": "host", "runtime": "process", "dataplane": "haproxy", "ingress": ingress}
     firewall = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
     web = served("web", replicas=1, env={"GREETING": "hello"}, firewallConfig=firewall)
     files = {"domains.yaml": documents(), "shop/web.yaml": web, "shop/witness.yaml": WITNESSES}

@@ -100,7 +100,7 @@ async def lose(hours: int, path: Path, server: HttpsServer, repo: GitRepo, log: 
     return seen
 
 
-@pytest.mark.parametrize("hours", [6, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("hours", [4, pytest.param(24, marks=pytest.mark.slow)])
 async def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
     repo = GitRepo.create(tmp_path / "served" / "main.git", SHOP)
     log = io.StringIO()

@@ -59,7 +59,7 @@ def command(sandbox: HostSandbox, name: str, snapshot: str) -> Any:
     ("runtime", "backend"),
     [
         ("process", "image-ext4"),
-        ("podman", "directory"),
+        pytest.param("podman", "directory", marks=pytest.mark.slow),
         pytest.param("process", "directory", marks=pytest.mark.slow),
         pytest.param("podman", "image-ext4", marks=pytest.mark.slow),
     ],

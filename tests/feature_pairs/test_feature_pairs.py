@@ -38,9 +38,7 @@ ALL_FEATURES = FEATURES | IMAGE_FEATURES
 CONTAINER_PAIRS = pairs_of(ALL_FEATURES)
 SHORT = [
     Pair("open connection", "reload of the proxy"),
-    Pair("snapshot", "hand-over of a volume"),
     Pair("rollout", "daemon killed"),
-    Pair("secret rotation", "full disk"),
 ]
 """Those that show most, for every run of the tests; the long form has all."""
 

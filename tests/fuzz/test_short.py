@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS
 
 SECONDS = 20
 WHOLE = sum(target.share for target in TARGETS.values())
-SEEDS = 50
+SEEDS = 25
 """Seeds of each target that every run replays, spread over all."""
 
 

@@ -51,12 +51,20 @@ DEAR = {
     "many ports",
     "many arguments",
     "many wrong documents",
+    "deep and wide below sops",
+    "many variables from secrets",
+    "many links that nearly lead somewhere",
+    "many containers",
+    "many workloads of an unclear GVC",
+    "many variables of one name",
+    "a long query",
+    "many wrong types",
+    "many anchors",
+    "many variables that name others",
 }
 """Bombs that take longest and are like another one: every run of the tests leaves them to the slow suites."""
 SHORT_HUGE = ("a hundred megabytes", "just within the size of a file", "fifteen megabytes of strings of one pair")
 SHORT_NEIGHBOURS = (
-    "variables that no GVC sets",
-    "secrets of a GVC that nobody may reveal",
     "many faulty policies",
     "circles whose names stand in reverse order",
     "circles of all with all",

@@ -28,7 +28,7 @@ from reconciler.planning.plan import Step
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from tests.support.clock import FakeClock
-from tests.support.examples import examples
+from tests.support.examples import FACTOR, examples
 from tests.support.git import File, GitRepo
 from tests.support.pipeline import BASE
 
@@ -355,5 +355,7 @@ class OperationsMachine(RuleBasedStateMachine):
         return files
 
 
-OperationsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
+OperationsMachine.TestCase.settings = settings(
+    max_examples=examples(40) if FACTOR else 6, stateful_step_count=20, deadline=None
+)
 TestOperating = OperationsMachine.TestCase

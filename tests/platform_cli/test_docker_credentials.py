@@ -133,6 +133,7 @@ def test_a_damaged_file_is_named_and_stays_as_it_is(home: Home, content: str) ->
     assert home.file.read_text() == content
 
 
+@pytest.mark.slow
 def test_processes_that_store_at_once_lose_no_login(home: Home) -> None:
     environ = {**os.environ, "XDG_CONFIG_HOME": str(home.path)}
     running = []
@@ -160,6 +161,7 @@ def short_path() -> Iterator[str]:
         yield path
 
 
+@pytest.mark.slow
 def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: DockerRegistry, short_path: str) -> None:
     """The login file of Podman only names the helper, so each pull and push gets its password from it."""
     podman = tool("podman", "podman")
@@ -296,6 +298,7 @@ def test_docker_pulls_and_pushes_with_the_helper(home: Home, registry: DockerReg
     assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")
 
 
+@pytest.mark.slow
 def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: DockerRegistry) -> None:
     """Without Docker's daemon: its command line itself logs in, and reads and writes manifests of a registry."""
     docker, reference = Docker(home, registry, f"unix://{home.path}/none"), f"{registry.host}/team/app"

@@ -130,7 +130,7 @@ def test_a_mebibyte_passes_through_two_terminals_unchanged(harness: ExecHarness)
         assert (shell.process.returncode, shell.echoes()) == (0, True)
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
+@pytest.mark.parametrize("code", [0, 125, *(pytest.param(code, marks=pytest.mark.slow) for code in (1, 2, 255))])
 def test_exec_exits_with_the_code_of_the_program(harness: ExecHarness, code: int) -> None:
     result = harness.run(
         "exec", "web", "--quiet", "--", "sh", "-c", f'echo "$GREETING" "$@"; exit {code}', "x", "--ts=true"

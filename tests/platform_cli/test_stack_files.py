@@ -161,10 +161,13 @@ BOMBS = {
     "a long variable in services": "services:\n"
     + "".join(f"  s{number}: {{image: a, command: [$A]}}\n" for number in range(2_000)),
 }
+DEAR = ("services that extend one",)
 SECONDS = 12.0
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in DEAR else []) for name in BOMBS]
+)
 def test_a_project_that_stands_for_too_much_is_refused_soon(
     project: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -23,6 +23,7 @@ REASONS = {
     "locations": "place: the locations of the test",
     "locations.dataplane": "time: the start of a HAProxy costs more than most tests; those that are about it have one",
     "locations.ingress": "place: the ports of the test",
+    "locations.runtime": "place: the registry of an image; tests of images name Podman's service",
     "domains.resolver": "place: no test asks a name server of others",
     "images.allowed": "subject: the rule that the test is about",
     "secrets.directory": "place: the secrets of the test",

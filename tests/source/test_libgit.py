@@ -9,6 +9,7 @@ from pathlib import Path
 from random import randbytes
 
 import pygit2
+import pytest
 
 from reconciler.settings import SourceSettings
 from reconciler.source.libgit import CACHE_BYTES, MAPPED_BYTES, open_git
@@ -33,6 +34,7 @@ def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) 
     assert 0 < largest < others + 1.5 * CACHE_BYTES
 
 
+@pytest.mark.slow
 def test_only_a_part_of_a_large_pack_is_in_memory(tmp_path: Path) -> None:
     repo = GitRepo.create(tmp_path / "repo.git", {f"{number}.yaml": randbytes(1 << 20) for number in range(12)})
     repo.git("repack", "-a", "-d", "-q")

@@ -86,10 +86,10 @@ class HostSandbox(DaemonSandbox):
         let_others_through(path)
 
     def configure(self, **settings: Any) -> None:
-        """Change the settings. The start of a HAProxy costs more than most tests."""
+        """Change the settings. The start of a HAProxy costs more than most tests, images need a registry."""
         if "locations" in settings:
             bound = settings["locations"].items()
-            plain = {"dataplane": "builtin"}
+            plain = {"dataplane": "builtin", "runtime": "process"}
             settings["locations"] = {at: (plain if each["engine"] == "host" else {}) | each for at, each in bound}
         super().configure(**settings)
 

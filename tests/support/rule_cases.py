@@ -117,7 +117,9 @@ def found_in(case: Case, folder: Path) -> Found:
         private(folder / "host" / name, text)
     if case.identity:
         secrets = msgspec.structs.replace(secrets, identity=private(folder / "identity.txt", case.identity))
-    bound = {"locations": {name: LocationSettings(engine) for name, engine in case.locations.items()}}
+    bound = {
+        "locations": {name: LocationSettings(engine, runtime="process") for name, engine in case.locations.items()}
+    }
     more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
     images = ImageSettings(allowed=case.allowed)
     harness = PipelineHarness(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)

@@ -27,7 +27,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "memory"
 
 
-@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_command_has_its_files_there_and_they_stay_where_it_fails(
     memory: Path, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_every_test_is_run_and_reported_once_with_what_it_printed(tmp_path: Path
     assert len({worker for worker, _, _ in passed} - {*ended}) < 2, "only one that is killed leaves a fixture"
 
 
+@pytest.mark.slow
 def test_none_is_begun_after_the_last_failure_that_is_allowed(tmp_path: Path) -> None:
     printed = run(tmp_path, "-x", "-k", "stops or passes", STOP="1")
     assert "stopping after 1 failures" in printed

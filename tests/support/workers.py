@@ -20,8 +20,9 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Sequence
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any, NoReturn
 
 import pytest
@@ -79,6 +80,7 @@ class Pool:
     def __init__(self, session: pytest.Session, parts: Sequence[Sequence[int]]) -> None:
         self._session = session
         self._workers: list[Worker] = []
+        self._messages = DefaultSelector()
         self._number = 0
         self._parts = parts
         self._faults: list[str] = []
@@ -113,9 +115,12 @@ class Pool:
             work(self._session, self._number, other)
         other.close()
         self._number += 1
-        self._workers.append(Worker(pid, mine, part))
-        self._send(self._workers[-1])
-        self._send(self._workers[-1])
+        worker = Worker(pid, mine, part)
+        self._workers.append(worker)
+        for source in (worker.link, worker.handle):
+            self._messages.register(source, EVENT_READ, worker)
+        self._send(worker)
+        self._send(worker)
 
     def _send(self, worker: Worker) -> None:
         """Send ``worker`` its next test, or once that there is none."""
@@ -135,12 +140,11 @@ class Pool:
 
     def _receive(self) -> None:
         """Take one message of each worker that has sent any, and clear away those that have ended."""
-        ready = wait([each for worker in self._workers for each in (worker.link, worker.handle)])
-        for worker in [*self._workers]:
-            if worker.link not in ready and worker.handle not in ready:
-                continue
+        ready = dict.fromkeys(key.data for key, _ in self._messages.select())
+        for worker in ready:
             try:
-                if not worker.link.poll() and worker.handle in ready:
+                # What a worker sent before it ended is taken first.
+                if not worker.link.poll():
                     raise EOFError
                 form, data = worker.link.recv()
             except (EOFError, OSError):
@@ -166,6 +170,8 @@ class Pool:
     def _end(self, worker: Worker) -> None:
         """Forget ``worker``, which has ended. If it ran a test, that fails, and a new worker takes its place."""
         self._workers.remove(worker)
+        for source in (worker.link, worker.handle):
+            self._messages.unregister(source)
         worker.link.close()
         os.close(worker.handle)
         code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])

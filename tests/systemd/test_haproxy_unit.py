@@ -26,7 +26,7 @@ org: acme
 sources:
   - {name: main, url: /srv/git/manifests, branch: main, interval: 1s, status: {interval: 1s}}
 locations:
-  here: {engine: host, dataplane: haproxy}
+  here: {engine: host, runtime: process, dataplane: haproxy}
 host: {terminationScale: 0.02}
 """
 DAEMON = "reconciler.service"

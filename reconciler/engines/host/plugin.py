@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.planning.plan import Step
     from reconciler.records.store import Records
@@ -58,6 +58,12 @@ class HostPlugin:
 
         return foresee_stops(settings, records, steps)
 
+    def foresee_rollouts(self, settings: Settings) -> Sequence[ForeseenRollout]:
+        """The workloads with replicas in another runtime than that of the settings."""
+        from reconciler.engines.host.reading.foreseen import foresee_rollouts
+
+        return foresee_rollouts(settings)
+
     def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
         """Check what the engine needs of this host."""
         from reconciler.engines.host.reading.host_checks import check_workloads
@@ -73,8 +79,8 @@ class HostPlugin:
         return check_certificates(settings, records, reveal, clock)
 
     def suggest_location(self) -> dict[str, str]:
-        """A location whose runtime this machine decides."""
-        return {"engine": self.name, "runtime": "auto"}
+        """A location of this engine, where this machine decides about the runtime."""
+        return {"engine": self.name}
 
     def runs_host_programs(self, settings: Settings, location: str) -> bool:
         """Whether the runtime of the location uses no images. With `auto`, the machine of the daemon decides.

@@ -29,7 +29,7 @@ from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
 
 if TYPE_CHECKING:
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop, PlanTrial
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop, PlanTrial
     from reconciler.source.file_reader import Read
 
 MAX_LIMITATIONS, MAX_KEYS = 20, 3
@@ -41,8 +41,8 @@ class PlanReview(msgspec.Struct, frozen=True):
 
     ``read`` returns the bytes of a file by its path in findings, ``blames`` has the commits that caused the changes, if
     searched for. ``since`` is the base revision, if that is not the applied one. ``status`` is that of the source: a
-    suspended one is not applied. ``limitations`` are the fields that the locations do not enforce, ``trial`` is what
-    they say of the steps, None if none has an opinion.
+    suspended one is not applied. ``limitations`` are the fields that the locations do not enforce, ``rollouts`` come by
+    changed settings, ``trial`` is what locations say of the steps, None if none has an opinion.
     """
 
     revision: Revision
@@ -56,6 +56,7 @@ class PlanReview(msgspec.Struct, frozen=True):
     status: SourceStatus | None = None
     limitations: Sequence[ForeseenLimitation] = ()
     stops: Sequence[ForeseenStop] = ()
+    rollouts: Sequence[ForeseenRollout] = ()
     trial: PlanTrial | None = None
 
     @property
@@ -67,7 +68,7 @@ class PlanReview(msgspec.Struct, frozen=True):
 
 def render_plan(review: PlanReview, form: str, *, colour: bool = False) -> RenderedPlan:
     """``review`` in ``form``: text, json or markdown; text has colours if ``colour``."""
-    changes = len(review.plan.steps) if review.plan is not None else 0
+    changes = len(review.plan.steps) + len(review.rollouts) if review.plan is not None else 0
     if form == "json":
         # A plan as JSON has no place for findings; without a plan, the document lists them.
         findings = "" if review.plan is None else findings_text(review.findings, Excerpts(review.read), colour=colour)
@@ -113,6 +114,9 @@ def plan_document(review: PlanReview) -> dict[str, Any]:
         fields["stops"] = [
             {"message": stop.message, "location": stop.location, "key": str(stop.key)} for stop in review.stops
         ]
+        fields["rollouts"] = [
+            {"message": one.message, "location": one.location, "key": str(one.key)} for one in review.rollouts
+        ]
         fields |= _trial_fields(review.trial)
         status = source_document(review.status)
         fields |= {name: status[name] for name in ("pinned", "suspended")}
@@ -153,7 +157,11 @@ def _render_review_markdown(review: PlanReview) -> str:
 
 
 def _render_foreseen_lines(review: PlanReview) -> Iterator[str]:
-    """A line for each stop and each limitation on this host."""
+    """A line for each rollout by the settings, each stop and each limitation."""
+    for rollout in review.rollouts[:MAX_LIMITATIONS]:
+        yield f"Rolls out at {rollout.location}: {rollout.key}: {rollout.message}"
+    if len(review.rollouts) > MAX_LIMITATIONS:
+        yield f"… and {len(review.rollouts) - MAX_LIMITATIONS} more that roll out"
     for stop in review.stops[:MAX_LIMITATIONS]:
         yield f"Stops at {stop.location}: {stop.key}: {stop.message}"
     if len(review.stops) > MAX_LIMITATIONS:

@@ -45,7 +45,7 @@ class HostHarness(ExecutorHarness):
             "acme",
             (),
             path,
-            locations={"here": LocationSettings("host", dataplane=dataplane, ingress=ingress)},
+            locations={"here": LocationSettings("host", runtime="process", dataplane=dataplane, ingress=ingress)},
             domains=DomainSettings(resolver),
             host=HostSettings(termination_scale=0.0, volumes="directory", disk_reserve=0),
         )

@@ -1,14 +1,14 @@
-"""What this host will not enforce of a workload, and which replicas it will stop for their volumes; for plans."""
+"""What this host will not enforce of a workload, and which replicas it will stop or replace; for plans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from reconciler.engines.host.paths import ENGINE
-from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
+from reconciler.engines.host.paths import ENGINE, find_directory
+from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
-from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
+from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop
 from reconciler.engines.volumes import VolumeLifecycle, read_volumes
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.model.key import Kind
@@ -49,6 +49,21 @@ def foresee_stops(settings: Settings, records: Records, steps: Iterable[Step]) -
         if step.key.kind is Kind.VOLUMESET and step.location in hosted and step.action is Action.UPDATE
         for message in _list_stops(records, step)
     )
+
+
+def foresee_rollouts(settings: Settings) -> list[ForeseenRollout]:
+    """The workloads with replicas in another runtime than ``settings`` give their location."""
+    hosted = [name for name, location_settings in settings.locations.items() if location_settings.engine == ENGINE]
+    return sorted(rollout for location in hosted for rollout in _list_rollouts(settings, location))
+
+
+def _list_rollouts(settings: Settings, location: str) -> Iterator[ForeseenRollout]:
+    root, chosen = find_directory(settings.state, location), runtime_of(settings, location)
+    for name in runtimes_in_use(root):
+        if name != chosen:
+            running = runtime_plugin(name).snapshot(root, location).running
+            for key in {container_id.key for container_id in running}:
+                yield ForeseenRollout(location, key, f"its runtime changes from {name} to {chosen}")
 
 
 def _list_stops(records: Records, step: Step) -> Iterator[str]:

@@ -29,7 +29,13 @@ async def daemon(harness: ExecutorHarness, root: Path, runtime: Runtime) -> Asyn
     """One life of a daemon; what runs goes on after it."""
     let_others_through(root)
     host = HostSettings(termination_scale=0.0)
-    settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
+    settings = Settings(
+        "acme",
+        (),
+        root,
+        locations={"here": LocationSettings("host", runtime="process", dataplane="builtin")},
+        host=host,
+    )
     context = EngineContext(LocationRecords(harness.records, "here"), settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
     harness.engines["here"] = engine

@@ -87,7 +87,7 @@ def test_a_clock_that_is_set_a_day_forward_is_one_start_and_one_event(tmp_path: 
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("ahead", [2 * HOUR, 400 * DAY, 54 * 365 * DAY])
+@pytest.mark.parametrize("ahead", [pytest.param(2 * HOUR, marks=pytest.mark.slow), 400 * DAY, 54 * 365 * DAY])
 def test_a_clock_that_is_ahead_for_a_moment_stops_no_schedule_and_runs_nothing_twice(
     tmp_path: Path, ahead: float
 ) -> None:

@@ -59,7 +59,7 @@ async def at_every_location(harness: PipelineHarness) -> dict[str, list[str]]:
 
 
 async def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
-    locations = {place: LocationSettings("host") for place in PLACES}
+    locations = {place: LocationSettings("host", runtime="process") for place in PLACES}
     harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations)
     expected = ["Success 2026-01-01T00:05:00Z", "Success 2026-01-01T00:10:00Z"]
     assert await at_every_location(harness) == dict.fromkeys(PLACES, expected)

@@ -118,7 +118,7 @@ async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
     return not died
 
 
-@pytest.mark.parametrize("last_arrives", [False, True])
+@pytest.mark.parametrize("last_arrives", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_a_daemon_that_dies_anywhere_leaves_no_image_that_the_next_one_does_not_know(
     tmp_path: Path, last_arrives: bool
 ) -> None:

@@ -272,7 +272,9 @@ def test_images_of_a_former_runtime_are_removed_and_none_is_pulled(tmp_path: Pat
 
 
 def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_path: Path) -> None:
-    settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host", dataplane="builtin")})
+    settings = Settings(
+        "acme", (), tmp_path, locations={"here": LocationSettings("host", runtime="process", dataplane="builtin")}
+    )
     with closing(Records.open(tmp_path / FILE)) as records:
         context = EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({}))
 

@@ -447,6 +447,7 @@ def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
     played(service, registry, story)
 
 
+@pytest.mark.slow
 @root
 def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry) -> None:
     async def story(two: TwoStores) -> None:

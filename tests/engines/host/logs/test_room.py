@@ -122,8 +122,15 @@ def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypa
     assert location.collector.take_expired() == {}
 
 
-@pytest.mark.parametrize("form", list(OutputForm))
-@pytest.mark.parametrize("free", [punch_hole, lambda *_: False], ids=["holes", "truncated"])
+@pytest.mark.parametrize(
+    ("free", "form"),
+    [
+        pytest.param(punch_hole, OutputForm.CRI, id="holes-CRI"),
+        pytest.param(lambda *_: False, OutputForm.PLAIN, id="truncated-PLAIN"),
+        pytest.param(punch_hole, OutputForm.PLAIN, id="holes-PLAIN", marks=pytest.mark.slow),
+        pytest.param(lambda *_: False, OutputForm.CRI, id="truncated-CRI", marks=pytest.mark.slow),
+    ],
+)
 def test_a_flood_loses_its_oldest_output_and_no_other_stream_loses_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: OutputForm, free: FreeRange
 ) -> None:

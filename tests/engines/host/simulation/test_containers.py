@@ -41,6 +41,7 @@ def test_a_week_is_carried_out_as_decided(tmp_path: Path, kind: str, parallel: b
     assert simulation.clock.monotonic() > 7 * DAY
 
 
+@pytest.mark.slow
 def test_hours_are_carried_out_as_decided(tmp_path: Path) -> None:
     day = days_of(1, "standard", parallel=False)
     simulation = check(tmp_path, msgspec.structs.replace(day, events=day.events[:20]), 2000.0)

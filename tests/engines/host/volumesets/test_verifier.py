@@ -244,6 +244,7 @@ def test_what_a_killed_daemon_leaves_of_a_check_is_removed_and_no_replica(tmp_pa
     play_on(lambda: host_for(tmp_path / "host"), story)
 
 
+@pytest.mark.slow
 def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     async def story(host: VolumeHarness) -> None:
         await begin(host, check='["sleep", "10000"]')

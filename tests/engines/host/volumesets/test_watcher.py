@@ -128,6 +128,7 @@ def test_no_schedule_takes_or_deletes_a_snapshot_before_git_is_read(tmp_path: Pa
     play(tmp_path, story)
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_ahead_deletes_no_snapshot_within_an_hour(tmp_path: Path) -> None:
     async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots={"schedule": "* * * * *", "retentionDuration": "1d"})

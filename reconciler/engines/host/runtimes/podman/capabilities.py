@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.runtimes import cgroups
-from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, decode_answer
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, ServiceInfo, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
@@ -108,7 +108,7 @@ async def discover_capabilities(client: PodmanClient, path: Path, root: Path) ->
 
     Raises EngineError if it is too old or not there.
     """
-    info = decode_answer(await client.get("info"), ServiceInfo)
+    info = decode_answer(await _get_info(client, path), ServiceInfo)
     match, host = _NUMBER.match(info.version.version), info.host
     if match is None or (int(match[1]), int(match[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -137,6 +137,19 @@ async def discover_capabilities(client: PodmanClient, path: Path, root: Path) ->
         if direct
         else _NOT_DIRECT,
     )
+
+
+async def _get_info(client: PodmanClient, path: Path) -> bytes:
+    """What the service at the socket ``path`` says of itself. Raises EngineError where that is not Podman."""
+    try:
+        return await client.get("info")
+    except PodmanError as error:
+        if not error.missing:
+            raise
+        message = f"what answers at {path} is not Podman (is it Docker?), which runs the containers; name its socket"
+        raise EngineError(
+            f"{message} in the settings, or leave podman.socket out", reason=Reason.RUNTIME_UNAVAILABLE
+        ) from error
 
 
 def may_enter_containers(status: Path = Path("/proc/self/status")) -> bool:

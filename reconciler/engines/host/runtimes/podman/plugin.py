@@ -21,7 +21,12 @@ from reconciler.settings import Settings
 
 _ANSWER_SECONDS = 3.0
 """Seconds in which the service must answer; if systemd starts it on demand, this takes a moment."""
+_MOST_BYTES = 4096
+"""The most that is read of its answer, which it closes the connection after."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: podman\r\n\r\n"
+# Docker answers as Podman does, but for this header, and serves none of the requests that follow.
+_OF_PODMAN = b"libpod-api-version:"
+_DOCKER = Path("/run/docker.sock")
 # Distributions install helpers of Podman in directories that PATH lacks.
 _HELPERS = {
     "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
@@ -75,7 +80,9 @@ class PodmanPlugin:
         """Podman, its parts and socket are required, nftables is recommended; variables can be read, ids are free."""
         path = socket_path(settings)
         if shutil.which("podman") is None:
-            yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
+            docker = "; Docker, which is here, runs no workloads" if _DOCKER.exists() else ""
+            message = f"Podman is not installed{docker}"
+            yield HostProblem(message, "apt-get install podman netavark catatonit", fatal=True)
         elif own_user and settings.podman.socket is not None and not _can_ping_service(path):
             advice = "start the service there, or leave podman.socket out: the daemon then starts one itself"
             yield HostProblem(f"Podman does not answer at {path}", advice, fatal=True)
@@ -127,7 +134,8 @@ def _can_ping_service(path: Path) -> bool:
             link.settimeout(_ANSWER_SECONDS)
             link.connect(str(path))
             link.sendall(_PING)
-            return b" 200 " in link.recv(64)
+            answer = link.makefile("rb").read(_MOST_BYTES)
+            return b" 200 " in answer[:64] and _OF_PODMAN in answer.lower()
     except OSError:
         return False
 

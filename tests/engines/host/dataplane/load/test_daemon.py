@@ -119,7 +119,7 @@ def sandbox_under_load(tmp_path: Path) -> Iterator[DaemonHarness]:
     """Two workloads that answer every form of requests."""
     tool("haproxy", "haproxy")
     files = {"shop/web.yaml": manifest("web"), "shop/rpc.yaml": manifest("rpc", "grpc")}
-    here = {"engine": "host", "dataplane": "haproxy"}
+    here = {"engine": "host", "runtime": "process", "dataplane": "haproxy"}
     host = {"terminationScale": 0.02}
     with host_sandbox(tmp_path, files, locations={"here": here}, host=host, prune={"percent": 100}) as sandbox:
         yield DaemonHarness(sandbox)

@@ -78,7 +78,7 @@ def deaths(short: range) -> Iterable[object]:
     return [pytest.param(short, id="some"), pytest.param(range(MOST), id="all", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("last_arrives", [False, True])
+@pytest.mark.parametrize("last_arrives", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("steps", deaths(range(3, MOST, 9)))
 async def test_a_daemon_that_dies_anywhere_leaves_what_the_next_one_puts_right(
     tmp_path: Path, steps: range, last_arrives: bool

@@ -88,7 +88,13 @@ def test_the_socket_is_that_of_the_settings_or_the_usual_one(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("answer", "available"), [(b"HTTP/1.0 200 OK\r\n\r\nOK", True), (b"HTTP/1.0 500 No\r\n", False)]
+    ("answer", "available"),
+    [
+        (b"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n\r\nOK", True),
+        (b"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24 (linux)\r\n\r\nOK", False),
+        (b"HTTP/1.0 500 No\r\n", False),
+    ],
+    ids=("podman", "docker", "broken"),
 )
 def test_podman_is_available_where_its_socket_answers(tmp_path: Path, answer: bytes, available: bool) -> None:
     path = tmp_path / "sock"

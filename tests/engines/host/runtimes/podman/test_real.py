@@ -500,6 +500,7 @@ def test_a_killed_sandbox_ends_its_replica_and_a_killed_monitor_its_container(
     run(story())
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_nothing(
     tmp_path: Path, service: PodmanService
 ) -> None:
@@ -524,6 +525,7 @@ def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_not
     run(story())
 
 
+@pytest.mark.slow
 def test_two_daemons_on_one_podman_leave_each_other_alone(tmp_path: Path, service: PodmanService) -> None:
     async def story() -> None:
         async with hosted(tmp_path / "a", service) as one:
@@ -619,6 +621,7 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
         promise(subject)
 
 
+@pytest.mark.slow
 def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, service: PodmanService) -> None:
     OWNERS.append(labels_of(tmp_path / "here", "here").owner)
     waits = "until [ -e /go ]; do sleep 0.05; done; exit $CODE"

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
@@ -382,6 +383,14 @@ async def test_a_podman_that_is_too_old_is_named(tmp_path: Path, version: str) -
     info = {**INFO, "version": {"Version": version}}
     with pytest.raises(EngineError, match="too old") as raised:
         async with host(tmp_path, Libpod(info)):
+            raise AssertionError
+    assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
+
+
+async def test_docker_at_the_socket_is_named(tmp_path: Path) -> None:
+    docker = httpx2.MockTransport(lambda _: httpx2.Response(404, json={"message": "page not found"}))
+    with pytest.raises(EngineError, match=r"socket is not Podman \(is it Docker\?\)") as raised:
+        async with opened(tmp_path, tmp_path / "socket", docker):
             raise AssertionError
     assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
 

@@ -138,7 +138,7 @@ def test_a_restricted_container_in_a_namespace_writes_where_it_may(tmp_path: Pat
     run(story())
 
 
-@pytest.mark.parametrize("user", [None, APP, 0])
+@pytest.mark.parametrize("user", [None, *(pytest.param(user, marks=pytest.mark.slow) for user in (APP, 0))])
 def test_a_secret_is_readable_in_the_container_and_for_no_other_user_of_this_host(
     tmp_path: Path, service: PodmanService, user: int | None
 ) -> None:
@@ -322,6 +322,7 @@ with map_mounts(volumes, Path(sys.argv[1]), int(sys.argv[2])) as mounts:
 """
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_while_a_container_starts_leaves_mounts_that_the_next_one_ends(
     tmp_path: Path, service: PodmanService
 ) -> None:
@@ -419,6 +420,7 @@ def test_a_daemon_with_mounts_of_its_own_mounts_volumes_where_podman_sees_them(
     assert mounts_left(root) == []
 
 
+@pytest.mark.slow
 def test_a_daemon_whose_directory_podman_does_not_see_gives_a_namespace_only_to_containers_without_volumes(
     tmp_path: Path, service: PodmanService
 ) -> None:
@@ -448,6 +450,7 @@ print(lacks_for_mapped_mounts(root, process))
 """
 
 
+@pytest.mark.slow
 def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: PodmanService) -> None:
     ports = free_ports([8080], (), spread="blocked")
     service.load(busybox_image(BLOCKED_IMAGE, user="blocked"))
