@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.kubernetes.volumes import restores
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import SPACE
@@ -18,7 +19,8 @@ WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[VolumeHarness]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VolumeHarness]:
+    monkeypatch.setattr(restores, "PAUSE", 0.02)
     with volumes_on_fake(tmp_path) as harness:
         harness.server.controllers.kubelet.takes_snapshots = True
         harness.apply_data()
@@ -85,6 +87,12 @@ def test_a_restore_that_a_quota_refuses_leaves_the_data_in_service(harness: Volu
     assert caught.value.reason is Reason.QUOTA_EXCEEDED
     harness.catch_up()
     assert_nothing_is_lost(harness, former)
+
+
+def test_a_claim_that_a_quota_still_counts_refuses_nothing(harness: VolumeHarness) -> None:
+    harness.server.fail("create persistentvolumeclaims", 403, 2, message="exceeded quota: small")
+    perform(harness, "restoreVolume", "restore")
+    assert read_claim(harness)["spec"]["dataSource"]["kind"] == "VolumeSnapshot"
 
 
 def test_what_a_webhook_refuses_costs_no_claim(harness: VolumeHarness) -> None:

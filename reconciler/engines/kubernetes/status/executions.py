@@ -75,9 +75,11 @@ def read_executions(source: JobInput) -> list[Execution]:
     past = {execution.name: execution for execution in source.past}
     there = {name_of(job): _read_execution(job, source) for job in source.jobs}
     for name, execution in there.items():
+        former = past.get(name)
         # Once its pods are gone, nothing but the records has their words.
-        if not execution.replica and name in past and past[name].status == execution.status:
-            there[name] = past[name]
+        is_same = former is not None and not execution.replica and former.status == execution.status
+        if former is not None and (is_same or former.status == ExecutionState.INVALID):
+            there[name] = former
     gone = [execution for execution in source.past if execution.name not in there]
     lost = [_end_lost(execution, source) for execution in gone]
     return sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))

@@ -329,7 +329,7 @@ class VolumeCommands:
         for _ in range(MOST_TRIES):
             there = await self._api.get(target)
             if there is None:
-                await self._api.create(fresh, CLAIM, target.namespace)
+                await self.replaced.create(fresh, target)
                 return
             if there["metadata"]["uid"] != former:
                 if "dataSource" not in fresh["spec"]:

@@ -33,6 +33,7 @@ from reconciler.engines.kubernetes.status.fields import read_field, read_items, 
 from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.volumes.commands import without_server_fields
 from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -138,6 +139,7 @@ class VolumeMoves:
         """Let a new claim wait for the volume, then delete the former claim."""
         content = claim.decode()
         volume = read_text(content, "spec", "volumeName")
+        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""))
         if volume:
             await self._volumes.retain(volume)
             if await self._api.get(target) is None:

@@ -50,9 +50,9 @@ class PersistentVolumes:
         await self._api.patch(target, change)
 
     async def give_back_policy(self, name: str) -> None:
-        """Let become of a volume what it was made for: one without a claim may be deleted at once."""
+        """Let become of a volume what it was made for, if there is a ``name``: without a claim it may be deleted."""
         target = ObjectId(PERSISTENT_VOLUME, "", name)
-        content = await self._api.get(target)
+        content = await self._api.get(target) if name else None
         policy = read_text(content, "metadata", "annotations", RECLAIM)
         if policy:
             change = {

@@ -28,6 +28,9 @@ from reconciler.times import format_iso_time
 MOST_TRIES, PAUSE = 120, 1.0
 """How often a cluster is asked whether a snapshot can be restored, and the seconds between two questions."""
 
+QUOTA_TRIES = 10
+"""How often a claim is tried that a quota refuses: for a moment, the one that is gone still counts."""
+
 
 class ReplacedVolumes:
     """Keeps what a restore replaces. Its methods raise EngineError, and may be repeated."""
@@ -91,12 +94,23 @@ class ReplacedVolumes:
             if error.reason is not Reason.QUOTA_EXCEEDED:
                 raise
 
+    async def create(self, claim: KubeObject, target: ObjectId) -> KubeObject:
+        """Create a claim in the place of one that is gone."""
+        for _ in range(QUOTA_TRIES - 1):
+            try:
+                return await self._api.create(claim, CLAIM, target.namespace)
+            except ClusterError as error:
+                if error.reason is not Reason.QUOTA_EXCEEDED:
+                    raise
+            await self._clock.sleep(PAUSE)
+        return await self._api.create(claim, CLAIM, target.namespace)
+
     async def put_back(self, target: ObjectId, former: KubeObject, volume: str) -> None:
         """Give a retained volume a claim like ``former`` again, unless there is one of its name."""
         if await self._api.get(target) is not None:
             return
         item = {**former, "spec": {**former["spec"], "volumeName": volume}}
-        claim = await self._api.create(item, CLAIM, target.namespace)
+        claim = await self.create(item, target)
         await self._volumes.hand_over(volume, target.name, claim)
         await self._volumes.give_back_policy(volume)
 
