@@ -165,6 +165,12 @@ def test_tables_have_headings_unless_they_are_unwanted(sandbox: CommandSandbox) 
     assert sandbox.run("get", "sources").out.splitlines()[0].split() == ["SOURCE", "READY", "APPLIED", "AGE", "MESSAGE"]
 
 
+def test_nothing_that_matches_is_no_error(sandbox: CommandSandbox) -> None:
+    assert sandbox.run("get", "-l", "team=none") == (0, "", "nothing matches\n")
+    assert sandbox.run("get", "agents") == (0, "", "nothing is recorded\n")
+    assert sandbox.run("top", "--limit", "1").err.endswith("nothing matches\n")
+
+
 def test_an_alias_of_the_option_stays(sandbox: CommandSandbox) -> None:
     for command in ("plan", "diff main main", "validate", "rules", "doctor"):
         one, other = (sandbox.run(*command.split(), option, "json") for option in ("-o", "--format"))
