@@ -299,7 +299,7 @@ def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
             listed += message
     if _CRASH in listed and facts.key.kind is Kind.WORKLOAD:
         # Lines of logs may have secrets, and this text is for more people than may read logs.
-        yield "Log", f"its last lines: reconciler logs {facts.key} --limit 5"
+        yield "Log", f"its last lines: reconciler logs {facts.key}"
 
 
 def _list_place_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:

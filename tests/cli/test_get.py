@@ -178,7 +178,7 @@ def test_a_crash_leads_to_its_log(tmp_path: Path) -> None:
         records.applied.put(failing)
     first = here("describe", "workload/shop/old", cwd=tmp_path).out.partition("\n\nSummary")[0]
     assert re.search(r"^  old-4bpw8 +main: ended with 3 \(Error\)$", first, re.M)
-    assert re.search(r"^  Log +its last lines: reconciler logs workload/shop/old --limit 5$", first, re.M)
+    assert re.search(r"^  Log +its last lines: reconciler logs workload/shop/old$", first, re.M)
 
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
