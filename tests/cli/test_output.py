@@ -84,7 +84,7 @@ def test_a_form_that_is_not_there_is_wrong_use(sandbox: CommandSandbox, command:
         ("get workload -l team!=front", ["workload/shop/api", "workload/shop/db"]),
         ("get workload -l !team", ["workload/shop/api", "workload/shop/db"]),
         ("get --selector draft", ["workload/shop/web"]),
-        ("events -l team --limit 500", ["workload/shop/web", "workload/shop/web"]),
+        ("events -l team --limit 500", ["workload/shop/web"]),
         ("get workload --sort-by -.name", ["workload/shop/web", "workload/shop/db", "workload/shop/api"]),
         ("get workload --sort-by {.tags.team} --limit 1", ["workload/shop/api"]),
         ("get --limit 2", ["gvc/shop", "identity/shop/api"]),
@@ -176,3 +176,11 @@ def test_an_alias_of_the_option_stays(sandbox: CommandSandbox) -> None:
         one, other = (sandbox.run(*command.split(), option, "json") for option in ("-o", "--format"))
         assert (one.code, one.out.count("\n")) == (other.code, other.out.count("\n"))
         assert one.json is not None
+
+
+def test_a_plan_names_what_it_changes_once(sandbox: CommandSandbox) -> None:
+    sandbox.repo.git("branch", "release", "main")
+    sandbox.repo.commit({"shop/late.yaml": workload("late")}, branch="release")
+    result = sandbox.run("plan", "--revision", "release", "-o", "name")
+    assert (result.code, result.out) == (0, "workload/shop/late\n")
+    assert sandbox.run("diff", "main", "release", "-o", "name").out == "workload/shop/late\n"
