@@ -72,9 +72,6 @@ FOREIGN_WORDS = {
 
 FOREIGN_OPTIONS = {
     "-A": "all GVCs are shown without --gvc",
-    "-it": "a terminal is used by itself where there is one",
-    "-i": "standard input is passed on by itself",
-    "-t": "a terminal is used by itself where there is one",
     "-n": "--gvc",
     "-out": "--out",
     "--all-namespaces": "all GVCs are shown without --gvc",

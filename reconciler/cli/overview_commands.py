@@ -147,6 +147,11 @@ def show_text(text: str, nothing: str) -> None:
     click.echo(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
 
 
+def name_nothing(overview: Overview, choice: Choice) -> str:
+    """What is printed where there are no entries, or none that are chosen."""
+    return overview.nothing if choice == Choice() else "nothing matches"
+
+
 def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> NoReturn:
     """Show what ``read`` returns on this terminal, anew after each ``interval``, until Ctrl-C."""
     with Live(sys.stdout) as live:
@@ -173,7 +178,7 @@ def _show_value(reader: _Reader, display: Display) -> int:
         watch_text(lambda: _make_text(reader, display), overview, display.interval, on_terminal=output.is_text)
     value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
     if output.is_text:
-        show_text(overview.text(value, display.style), overview.nothing)
+        show_text(overview.text(value, display.style), name_nothing(overview, reader.choice))
         _show_notes(overview, value)
     elif output.template is not None:
         print_document(output, _make_document(reader, value))
@@ -305,7 +310,8 @@ def _show_measured(reader: _Reader, display: Display) -> None:
         document = make_document(overview, reader.choose(_measure_usage(measurement)))
         print_document(display.output, document, listing.member)
     elif display.once or not sys.stdout.isatty():
-        show_text(overview.text(reader.choose(_measure_usage(measurement)), display.style), overview.nothing)
+        text = overview.text(reader.choose(_measure_usage(measurement)), display.style)
+        show_text(text, name_nothing(overview, reader.choice))
     elif not is_empty:
         draw_live(lambda: overview.text(reader.choose(measurement.read()), display.style), overview, display.interval)
     if not is_empty:
@@ -348,7 +354,8 @@ def _declare_parameter(parameter: Parameter) -> _Declaration:
 def _list_follow_options(overview: Overview) -> list[_Declaration]:
     """The option of a feed."""
     words = f"Also show new {overview.name} as they come."
-    return [click.option("-f", f"--{FOLLOW}", is_flag=True, help=words)] if overview.is_feed else []
+    option = click.option("-f", f"--{FOLLOW}", "-w", "--watch", FOLLOW, is_flag=True, help=words)
+    return [option] if overview.is_feed else []
 
 
 def _list_measure_options(overview: Overview) -> list[_Declaration]:

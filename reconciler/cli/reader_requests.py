@@ -20,6 +20,7 @@ from reconciler.cli.output.forms import Output, format_document, print_document,
 from reconciler.cli.output.printing import source_errors_printed
 from reconciler.cli.overview_commands import (
     draw_live,
+    name_nothing,
     names_one,
     pick_one,
     show_text,
@@ -28,6 +29,7 @@ from reconciler.cli.overview_commands import (
 )
 from reconciler.engines.reading import LogLine, LogStream
 from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.overviews.choosing import take_choice
 from reconciler.overviews.overview import FOLLOW, WIDE, Overview
 from reconciler.overviews.table import OVERVIEWS
 from reconciler.printable import write_unguarded
@@ -93,7 +95,7 @@ def _print_text(overview: Overview, api: ApiClient, parameters: Parameters, read
     if parameters.get("watch"):
         watch_text(read_lines, overview, parameters["interval"], on_terminal=True)
     text = _read_at_end(api, parameters, read_lines)
-    show_text(text, overview.nothing)
+    show_text(text, name_nothing(overview, take_choice({**parameters})))
     if overview.notes_path:
         click.echo(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
 

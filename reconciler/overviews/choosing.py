@@ -35,7 +35,8 @@ class Choice(NamedTuple):
 
 def take_choice(parameters: dict[str, Any]) -> Choice:
     """The choice in ``parameters``, which are without it afterwards."""
-    return Choice(**{name: parameters.pop(name) for name in Choice._fields if name in parameters})
+    named = {name: parameters.pop(name) for name in Choice._fields if name in parameters}
+    return Choice(**{name: value for name, value in named.items() if value})
 
 
 def choose_entries(overview: Overview, entries: Entries, choice: Choice) -> Entries:

@@ -46,6 +46,8 @@ _HEALTH_COLOURS = {
 }
 _SHOWN_APART = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.NOT_ENFORCED)
 """Conditions that repeat why a resource is not ready, or have a section of their own."""
+_CRASH = "ended with "
+"""What the message of a container that ended has."""
 _EXECUTION_COLOURS = {"Active": "yellow", "Success": "green", "Failure": "red", "Invalid": "red", "Removed": "grey"}
 
 
@@ -295,6 +297,9 @@ def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         if not replica["ready"] and message and message not in listed:
             yield replica["name"], message
             listed += message
+    if _CRASH in listed and facts.key.kind is Kind.WORKLOAD:
+        # Lines of logs may have secrets, and this text is for more people than may read logs.
+        yield "Log", f"its last lines: reconciler logs {facts.key}"
 
 
 def _list_place_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:

@@ -105,6 +105,34 @@ def test_json_is_that_of_the_command(sandbox: ApiSandbox, path: str, words: list
     assert sandbox.client().get(f"{ORG}/{path}") == json.loads(sandbox.run(*words).stdout)
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("kind=workload&sort=-.name", ["workload", "--sort-by", "-.name"]),
+        ("limit=2", ["--limit", "2"]),
+        ("selector=!team&since=2h", ["-l", "!team", "--since", "2h"]),
+        ("kind=sources", ["sources"]),
+    ],
+)
+def test_a_list_is_chosen_as_by_the_command(sandbox: ApiSandbox, query: str, words: list[str]) -> None:
+    shown = sandbox.client().get(f"{ORG}/-status?{query}")
+    assert shown == json.loads(sandbox.run("get", *words, "-o", "json").stdout)
+    assert shown["items"] != []
+
+
+def test_text_has_all_columns_where_it_is_wide(sandbox: ApiSandbox) -> None:
+    assert "LOCATIONS" in text(sandbox, "-status?wide=true")
+    assert "LOCATIONS" not in text(sandbox, "-status")
+
+
+@pytest.mark.parametrize(
+    "query", ["sort=.nmae", "sort=.a[", "selector=a=b=c", "since=yesterday", "limit=0", "kind=nope"]
+)
+def test_a_wrong_choice_is_a_wrong_request(sandbox: ApiSandbox, query: str) -> None:
+    refused = sandbox.client().request("GET", f"{ORG}/-status?{query}")
+    assert refused.status_code == (404 if query == "kind=nope" else 400)
+
+
 def test_other_forms_are_those_of_the_command(sandbox: ApiSandbox) -> None:
     assert text(sandbox, "-status?kind=gvc", "application/yaml") == sandbox.run("get", "gvc", "-o", "yaml").stdout
     assert text(sandbox, "source/main/-plan", "text/markdown") == sandbox.run("plan", "--format", "markdown").stdout

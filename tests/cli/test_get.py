@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler.model.record import Health
 from reconciler.records.store import FILE
 from reconciler.times import format_iso_time
 from tests.support.command_sandbox import alone, here
@@ -166,6 +167,18 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     assert yaml.safe_load(sections[6].partition("\n")[2]) == {"spec": {}}
     assert "no such image" in sections[7]
     assert "image changed" not in sections[7]
+
+
+def test_a_crash_leads_to_its_log(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    ended = {"name": "old-4bpw8", "version": 1, "ready": False, "ports": {}, "message": "main: ended with 3 (Error)"}
+    state = json.dumps({"status": {"replicas": [ended]}}).encode()
+    failing = record("workload/shop/old", {}, "aws-us-west-2", health=Health.UNHEALTHY, state=state)
+    with records.transaction():
+        records.applied.put(failing)
+    first = here("describe", "workload/shop/old", cwd=tmp_path).out.partition("\n\nSummary")[0]
+    assert re.search(r"^  old-4bpw8 +main: ended with 3 \(Error\)$", first, re.M)
+    assert re.search(r"^  Log +its last lines: reconciler logs workload/shop/old$", first, re.M)
 
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:

@@ -137,8 +137,7 @@ def test_a_name_that_is_not_there_is_named_with_the_nearest(sandbox: CommandSand
     kind, whole, near = ("volumeset", "data", "dtaa") if name in VOLUMES else ("workload", "web", "wbe")
     forms = [(f"{kind}/{near}",), (kind, near), (f"{kind}/shop/{near}",)]
     for form in forms:
-        code = OF_PROGRAMS.get(name, 1) if form == forms[-1] else 1
-        line = refuse(sandbox, *grammar.words, *form, *FURTHER.get(name, []), code=code)
+        line = refuse(sandbox, *grammar.words, *form, *FURTHER.get(name, []), code=OF_PROGRAMS.get(name, 1))
         assert line.partition("did you mean ")[2].partition("?")[0].endswith(whole)
 
 

@@ -84,7 +84,7 @@ def test_a_form_that_is_not_there_is_wrong_use(sandbox: CommandSandbox, command:
         ("get workload -l team!=front", ["workload/shop/api", "workload/shop/db"]),
         ("get workload -l !team", ["workload/shop/api", "workload/shop/db"]),
         ("get --selector draft", ["workload/shop/web"]),
-        ("events -l team --limit 500", ["workload/shop/web", "workload/shop/web"]),
+        ("events -l team --limit 500", ["workload/shop/web"]),
         ("get workload --sort-by -.name", ["workload/shop/web", "workload/shop/db", "workload/shop/api"]),
         ("get workload --sort-by {.tags.team} --limit 1", ["workload/shop/api"]),
         ("get --limit 2", ["gvc/shop", "identity/shop/api"]),
@@ -165,8 +165,22 @@ def test_tables_have_headings_unless_they_are_unwanted(sandbox: CommandSandbox) 
     assert sandbox.run("get", "sources").out.splitlines()[0].split() == ["SOURCE", "READY", "APPLIED", "AGE", "MESSAGE"]
 
 
+def test_nothing_that_matches_is_no_error(sandbox: CommandSandbox) -> None:
+    assert sandbox.run("get", "-l", "team=none") == (0, "", "nothing matches\n")
+    assert sandbox.run("get", "agents") == (0, "", "nothing is recorded\n")
+    assert sandbox.run("top", "--limit", "1").err.endswith("nothing matches\n")
+
+
 def test_an_alias_of_the_option_stays(sandbox: CommandSandbox) -> None:
     for command in ("plan", "diff main main", "validate", "rules", "doctor"):
         one, other = (sandbox.run(*command.split(), option, "json") for option in ("-o", "--format"))
         assert (one.code, one.out.count("\n")) == (other.code, other.out.count("\n"))
         assert one.json is not None
+
+
+def test_a_plan_names_what_it_changes_once(sandbox: CommandSandbox) -> None:
+    sandbox.repo.git("branch", "release", "main")
+    sandbox.repo.commit({"shop/late.yaml": workload("late")}, branch="release")
+    result = sandbox.run("plan", "--revision", "release", "-o", "name")
+    assert (result.code, result.out) == (0, "workload/shop/late\n")
+    assert sandbox.run("diff", "main", "release", "-o", "name").out == "workload/shop/late\n"

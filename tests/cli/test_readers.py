@@ -110,6 +110,7 @@ def ready(sandbox: DaemonSandbox, daemon: DaemonProcess) -> None:
         ["get", "sources", "-o", "json"],
         ["get", "--since", "2h", "-l", "!team", "-o", "json"],
         ["get", "-l", "a=b=c"],
+        ["get", "-l", "team=none"],
         ["describe", "web", "-o", "json"],
         ["describe", "main", "-o", "jsonpath={.live}"],
         ["status", "-o", "yaml"],

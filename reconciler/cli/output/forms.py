@@ -143,8 +143,8 @@ def format_document(output: Output, document: Any, member: str = "") -> str:
 
 
 def format_names(items: Iterable[Mapping[str, Any]]) -> str:
-    """The name of each of ``items``, a line each."""
-    return "".join(f"{_name_item(item)}\n" for item in items)
+    """The name of each of ``items``, a line each; one that several have, such as steps of a plan, once."""
+    return "".join(f"{name}\n" for name in dict.fromkeys(map(_name_item, items)))
 
 
 def _simplify_value(document: Any) -> Any:

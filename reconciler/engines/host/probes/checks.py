@@ -105,10 +105,11 @@ async def explain_failure(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe
 
 def _describe_ports(runtime: ExecRuntime, asked: ProbeTarget, declared: int) -> str:
     """``nothing listens on 20528 (PORT); the program listens on 8080``; "" if it does, or if that cannot be seen."""
-    pids = runtime.find_processes(asked.place)
-    listening = find_listening_ports(pids)
+    listening = find_listening_ports(runtime.find_processes(asked.place))
+    if listening is None:
+        return ""
     port = declared if listening.is_apart else asked.ports.get(declared, declared)
-    if not pids or port in listening.ports:
+    if port in listening.ports:
         return ""
     ports = asked.container.ports
     variable = "PORT" if declared in ports[:1] else f"PORT_{declared}"

@@ -40,10 +40,15 @@ class ListeningPorts(NamedTuple):
     is_apart: bool
 
 
-def find_listening_ports(pids: Collection[int]) -> ListeningPorts:
-    """The ports on which ``pids`` listen; in a network apart from this host, all that are listened on there. Blocks."""
-    own = _read_network(os.getpid())
-    is_apart = all(_read_network(pid) not in (own, "") for pid in pids)
+def find_listening_ports(pids: Collection[int]) -> ListeningPorts | None:
+    """The ports on which ``pids`` listen; in a network apart from this host, all that are listened on there. Blocks.
+
+    None if there are no ``pids``, or one of them may not be looked into.
+    """
+    networks = {_read_network(pid) for pid in pids}
+    if not networks or "" in networks:
+        return None
+    is_apart = _read_network(os.getpid()) not in networks
     sockets = frozenset[str]() if is_apart else frozenset(_list_sockets(pids))
     rows = (row for pid in sorted(pids)[:1] for row in _list_rows(pid))
     listening = (row for row in rows if row.state == _LISTENING and (is_apart or row.inode in sockets))

@@ -38,6 +38,7 @@ from reconciler.model.kinds.workload import Probe
 from reconciler.reasons import Reason
 from tests.engines.host.probes.servers import certificate, closed_port, health_server, serve_statuses, speaker
 from tests.support.cases import cases
+from tests.support.programs import only_root
 
 PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 DECLARED = 8080
@@ -379,7 +380,22 @@ async def test_a_failure_names_the_ports_on_which_the_program_listens(count: int
     assert at_these <= {"connection refused"}, "it listens there by now"
 
 
+@only_root("only root can give a program a network of its own")
+async def test_in_a_network_of_its_own_the_program_listens_on_the_declared_port() -> None:
+    command = ["unshare", "--net", sys.executable, "-c", LISTEN, "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        port = program.stdout.readline().strip()
+        message = await explain(program, {"tcpSocket": {}}, closed_port())
+        program.stdin.close()
+    assert message == f"nothing listens on {DECLARED} (PORT); the program listens on {port}"
+
+
 async def test_a_failure_of_what_cannot_be_seen_stays_as_it_is() -> None:
+    hidden = ShellRuntime(os.getpid(), 2**22)
+    refused = msgspec.convert({"tcpSocket": {}}, Probe)
+    assert await explain_failure(hidden, asked_of(closed_port()), refused, "connection refused") == "connection refused"
     for form, message in (({"tcpSocket": {}}, "connection refused"), ({"httpGet": {}}, "HTTP 500")):
         probe = msgspec.convert(form, Probe)
         assert await explain_failure(ShellRuntime(), asked_of(closed_port()), probe, message) == message
