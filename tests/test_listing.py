@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.listing import list_paths
-from reconciler.review.folder import _list_manifest_paths
+from reconciler.review.folder import list_manifest_paths
 from tests.project.tree import modules, walk
 
 UNCHANGED = {
@@ -60,7 +60,7 @@ def test_a_directory_that_cannot_be_read_is_an_error_not_an_empty_one(tmp_path: 
 
 def test_validate_leaves_out_a_manifest_that_vanishes_meanwhile(tmp_path: Path) -> None:
     fill(tmp_path, "a.yaml", "b.yaml", "c/d.yaml")
-    manifest_paths = _list_manifest_paths(tmp_path)
+    manifest_paths = list_manifest_paths(tmp_path)
     others = {tmp_path / "a.yaml", tmp_path / "b.yaml"} - {tmp_path / next(manifest_paths)}
     others.pop().unlink()
     assert list(manifest_paths) == ["c/d.yaml"]

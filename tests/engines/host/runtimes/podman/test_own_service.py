@@ -138,7 +138,22 @@ async def test_a_service_of_the_former_daemon_is_followed_by_one_of_its_own(
     assert not own_service.is_listening(own.socket)
 
 
-def test_a_path_too_long_for_a_socket_names_the_settings(tmp_path: Path) -> None:
+async def test_a_path_too_long_for_a_socket_is_replaced_by_one_of_the_runtime_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_podman(tmp_path / "bin", LISTENS, monkeypatch)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    one, other = (OwnService(tmp_path / name / ("x" * 100)) for name in ("one", "other"))
+    assert one.socket.parent == tmp_path / "reconciler-podman"
+    assert one.socket != other.socket
+    await one.start()
+    assert own_service.is_listening(one.socket)
+    assert one.socket.parent.stat().st_mode & 0o777 == 0o700
+    await one.stop()
+
+
+def test_a_path_too_long_for_a_socket_names_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(EngineError, match=r"set `podman.socket`, or a shorter `state`"):
         asyncio.run(OwnService(tmp_path / ("x" * 100)).start())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import pwd
 import shutil
@@ -19,6 +20,8 @@ from reconciler.tasks import wait_or_kill
 
 FOLDER = "podman-service"
 """In the directory of the location: the socket of the service, and what it prints."""
+_SOCKETS = "reconciler-podman"
+"""In the runtime directory of the user: the sockets whose paths would be too long in a location's directory."""
 _LONGEST = 107
 """Bytes of the path of a unix socket."""
 _START_SECONDS = 20.0
@@ -52,7 +55,7 @@ class OwnService:
 
     def __init__(self, root: Path, runtime: str = "") -> None:
         self._runtime = runtime
-        self.socket = root / FOLDER / "podman.sock"
+        self.socket = _choose_socket(root)
         self._log_file = root / FOLDER / "log"
         self._process: asyncio.subprocess.Process | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -95,7 +98,8 @@ class OwnService:
 
     async def _start_process(self) -> None:
         try:
-            self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self._log_file.parent, self.socket.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.socket.unlink(missing_ok=True)
             with self._log_file.open("wb") as output:
                 self._process = await asyncio.create_subprocess_exec(
@@ -104,7 +108,7 @@ class OwnService:
                     stdout=output,
                     stderr=output,
                     env=_make_environment(),
-                    cwd=self.socket.parent,  # conmon writes a file there when the memory is exhausted
+                    cwd=self._log_file.parent,  # conmon writes a file there when the memory is exhausted
                     start_new_session=True,
                 )
         except OSError as error:
@@ -145,6 +149,16 @@ class OwnService:
         except OSError:
             return "it says nothing"
         return text.strip().rpartition("\n")[2][:500] or "it says nothing"
+
+
+def _choose_socket(root: Path) -> Path:
+    """Where the service of the location ``root`` listens: in its directory, where a socket may have that path."""
+    path = root / FOLDER / "podman.sock"
+    runtime_directory = os.environ.get("XDG_RUNTIME_DIR", "" if os.geteuid() else "/run")
+    if len(os.fsencode(path)) <= _LONGEST or not os.access(runtime_directory, os.W_OK):
+        return path
+    name = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
+    return Path(runtime_directory, _SOCKETS, f"{name}.sock")
 
 
 def _make_command(path: Path, runtime: str) -> list[str]:
