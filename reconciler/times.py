@@ -10,9 +10,12 @@ from typing import NamedTuple
 FIRST_DAY = 1_764_547_200.0
 """2025-12-01T00:00:00Z: an earlier time is that of a host that did not know the time yet, and nothing expires by it."""
 
-DURATIONS = "a duration such as 500ms, 20s or 1.5h, or a number of seconds"
+DURATIONS = "a duration such as 500ms, 20s or 1h30m, or a number of seconds"
 """What ``parse_duration`` takes, for messages."""
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
+_PART = r"([0-9]{1,12}(?:\.[0-9]+)?)"
+_PARTS = re.compile(rf"{_PART}(ms|s|m|h|d)")
+_DURATION = re.compile(rf"(?:{_PARTS.pattern}){{1,5}}|{_PART}")
 
 
 def format_iso_time(seconds: float) -> str:
@@ -35,14 +38,13 @@ def parse_time(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d``, or a plain number of seconds, in seconds.
+    """A duration such as ``500ms``, ``30s``, ``1h30m``, ``1.5h`` or ``2d``, or a plain number of seconds, in seconds.
 
     Raises ValueError.
     """
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)(ms|s|m|h|d)?", text)
-    if match is None:
+    if _DURATION.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not {DURATIONS}")
-    return float(match[1]) * _UNITS[match[2]]
+    return sum(float(number) * _UNITS[unit] for number, unit in _PARTS.findall(text) or [(text, "")])
 
 
 def parse_past(text: str, now: float) -> float:

@@ -45,6 +45,7 @@ GUIDES = frozenset(
         "install.md",
         "logs.md",
         "operations.md",
+        "other-tools.md",
         "quickstart.md",
         "review.md",
         "secrets.md",

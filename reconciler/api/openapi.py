@@ -35,6 +35,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "lines": {"type": "integer", "minimum": 1, "maximum": 10000},
     "follow": {"type": "boolean"},
     "deleted": {"type": "boolean"},
+    "wide": {"type": "boolean"},
     "blame": {"type": "boolean"},
     "tty": {"type": "boolean"},
     "rows": {"type": "integer", "minimum": 1, "maximum": 10000},

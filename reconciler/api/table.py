@@ -66,8 +66,11 @@ class Operation(NamedTuple):
 
 
 PARAMETERS: Mapping[str, str] = {
+    "selector": "Only what has these tags: `k=v`, `k!=v`, `k`, `!k`, `k in (a,b)`, separated by commas.",
+    "sort": "The field of the items by which they are sorted, such as `.name`; with `-` before it, backwards.",
+    "wide": "With `true`, the text has all columns.",
     "cursor": "Where the page begins; from the link `next` of the page before.",
-    "limit": "The most items of the page.",
+    "limit": "The most items, of the page or of all.",
     "fields": "Only these fields of each item: names or dotted paths, separated by commas.",
     "namePrefix": "Only items whose name begins so; in a list across GVCs, `GVC/` stands before the names.",
     "after": "The number of an entry, or the id of an event; only those after it.",
@@ -84,7 +87,7 @@ PARAMETERS: Mapping[str, str] = {
     "last": "The number of entries, the newest ones.",
     "query": "Which logs: `workload/GVC/NAME`, `gvc/NAME`, or a query in LogQL.",
     "lines": "The most lines, the newest ones.",
-    "since": "Only lines since then: a time, or an age such as `30m`.",
+    "since": "Only what is since then: a time, or an age such as `30m`.",
     "until": "Only lines until then: a time, or an age.",
     "location": "Only what is at this location.",
     "replica": "Only what is of this replica or execution.",

@@ -32,7 +32,10 @@ GROUPS = {
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
     "Change Git": ("edit", "patch", "tag", "secret"),
     "Own and leave": ("orphan", "adopt", "eject"),
-    "The daemon and this command": ("doctor", "backup", "restore", "completion", "version", "help"),
+    "The daemon and this command": (
+        *("settings", "install", "uninstall", "doctor"),
+        *("backup", "restore", "completion", "version", "help"),
+    ),
 }
 """Heading → its subcommands, in the order of use. Every subcommand is in one of them."""
 
@@ -138,7 +141,7 @@ def _run_cli() -> int:
         code = carry_out(_run_command, _ask_daemon)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _explain_unknown(error).show()
         return error.exit_code
     except ReconcilerError as error:
         _print_error(error)
@@ -152,8 +155,32 @@ def _run_cli() -> int:
     return code if isinstance(code, int) else 0
 
 
+def _explain_unknown(error: click.ClickException) -> click.ClickException:
+    """``error`` with the words of this program and the nearest name, if it is an unknown option or command of a group.
+
+    Older versions of click have no class for the latter.
+    """
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    word = getattr(error, "command_name", "")
+    if ctx is not None and isinstance(error, click.NoSuchOption):
+        from reconciler.cli.foreign_words import explain_option
+
+        options = [name for param in ctx.command.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+        hint = explain_option(error.option_name, options)
+        return click.UsageError(f"there is no option {error.option_name!r}{hint}", ctx)
+    if ctx is not None and word and isinstance(ctx.command, click.Group):
+        from reconciler.queries.existence import did_you_mean
+
+        hint = did_you_mean(word, ctx.command.list_commands(ctx))
+        return click.UsageError(f"there is no command {word!r} of `{ctx.info_name}`{hint}", ctx)
+    return error
+
+
 def _run_command() -> object:
-    return cli.main(prog_name="reconciler", standalone_mode=False)
+    from reconciler.cli.output.progress import show_progress
+
+    with show_progress():
+        return cli.main(prog_name="reconciler", standalone_mode=False)
 
 
 def _ask_daemon(settings: Settings, command: str, parameters: Mapping[str, Any]) -> int:

@@ -12,16 +12,18 @@ import msgspec
 
 from reconciler.daemon.api_process import SOCKET
 from reconciler.daemon.wake import address_of
-from reconciler.errors import NotFoundError, RecordsError, RefusedError
+from reconciler.errors import NotFoundError, RecordsError, RefusedError, UsageError
 from reconciler.settings import Settings
 
-_NOT_FOUND = 404
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 _SECONDS = 330.0
 """Seconds without a byte after which the daemon counts as hung: longer than it takes for any answer."""
 
 
 class ApiClient:
-    """Reads the org of ``settings``. Methods raise RecordsError, NotFoundError and RefusedError with the API's words.
+    """Reads the org of ``settings``.
+
+    Methods raise RecordsError, NotFoundError, UsageError and RefusedError, with the words of the API.
 
     ``headers`` are those of the last answer.
     """
@@ -89,4 +91,4 @@ def _check_response(response: HTTPResponse) -> None:
         message = str(msgspec.json.decode(content)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = f"the daemon answers {response.status} {response.reason}"
-    raise (NotFoundError if response.status == _NOT_FOUND else RefusedError)(message)
+    raise {_BAD_REQUEST: UsageError, _NOT_FOUND: NotFoundError}.get(response.status, RefusedError)(message)

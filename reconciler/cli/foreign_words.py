@@ -1,11 +1,11 @@
-"""Words of other tools, and the command that does the same here.
+"""Words and options of other tools, and what does the same here.
 
 A table by meaning: spelling alone would lead from one that reads to one that changes things.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _IN_GIT = "what runs is what Git has"
 _SCALE = "reconciler patch KEY spec.defaultOptions.autoscaling.minScale=3, or edit the manifest"
@@ -62,7 +62,6 @@ FOREIGN_WORDS = {
     "tail": "logs",
     "tree": "get",
     "undo": "rollback",
-    "uninstall": "orphan",
     "unpause": "resume",
     "update": f"{_IN_GIT}: commit the new manifest; `reconciler patch` and `edit` do that for one",
     "upgrade": f"{_IN_GIT}: commit the new image",
@@ -71,8 +70,44 @@ FOREIGN_WORDS = {
 }
 """A word → a command, or what to do."""
 
+FOREIGN_OPTIONS = {
+    "-A": "all GVCs are shown without --gvc",
+    "-n": "--gvc",
+    "-out": "--out",
+    "--all-namespaces": "all GVCs are shown without --gvc",
+    "--auto-approve": "what waits for an approval needs `reconciler approve DIGEST`",
+    "--config": "--settings",
+    "--context": "--settings",
+    "--dry-run": "`reconciler plan` shows what would happen",
+    "--field-selector": "--selector",
+    "--filter": "--selector",
+    "--head": "--limit",
+    "--json": "--output",
+    "--kubeconfig": "--settings",
+    "--label": "--selector",
+    "--max": "--limit",
+    "--namespace": "--gvc",
+    "--tail": "--limit",
+}
+"""An option of other tools → the option here, where a command has it, or what to do."""
+
 ALIKE = 0.7
 """The likeness from which a word counts as a misspelled command."""
+
+
+def explain_option(word: str, options: Sequence[str]) -> str:
+    """``; …`` with the one of ``options`` that people mean by ``word``, else the nearest by spelling, else ""."""
+    from reconciler.queries.existence import did_you_mean
+
+    meant = FOREIGN_OPTIONS.get(word, "")
+    if meant.startswith("-"):
+        return f"; here it is {meant}" if meant in options else ""
+    beginning = [option for option in options if option.startswith(word)]
+    if not meant and len(beginning) != 1:
+        beginning = [option for option in options if option.replace("-", "") == word.replace("-", "")]
+    if not meant and beginning:
+        return f"; did you mean {beginning[0]}?"
+    return f"; {meant}" if meant else did_you_mean(word, options)
 
 
 def explain_unknown(word: str, commands: Iterable[str]) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
-from reconciler.cli.output.printing import echo_json, is_colour_terminal, print_error, print_findings
+from reconciler.cli.output.forms import Output, output_option, print_document
+from reconciler.cli.output.printing import is_colour_terminal, print_error, print_findings
 
 if TYPE_CHECKING:
     from reconciler.changes.manifests import ChangeOptions, ManifestEditor
@@ -28,14 +29,14 @@ class ChangeParameters(NamedTuple):
     message: str
     review: bool
     dry_run: bool
-    output: str
+    output: Output
 
 
 def change_options(command: _Command) -> _Command:
     """Add the options that all changes of a manifest have, passed on as the fields of ``ChangeParameters``."""
     for add in (
         settings_option,
-        click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text."),
+        output_option(),
         click.option("--dry-run", is_flag=True, help="Check the change and show the plan; commit nothing."),
         click.option("--review", is_flag=True, help="Commit to a branch of its own, as `api: {writes: branch}` does."),
         click.option("--message", metavar="TEXT", default="", help="The subject of the commit; else it names KEY."),
@@ -62,7 +63,7 @@ class ManifestChange:
 
     def show(self, change: CheckedChange | None) -> None:
         """Print what ``change`` has changed, and wake the daemon."""
-        if self._parameters.output == "json":
+        if not self._parameters.output.is_text:
             self._show_json(change)
         elif change is None:
             click.echo(f"{self.manifest.key} is unchanged")
@@ -76,8 +77,8 @@ class ManifestChange:
         from reconciler.render.excerpt import Excerpts
         from reconciler.render.findings import explain_hint, findings_document
 
-        if self._parameters.output == "json":
-            echo_json(findings_document(refused.errors, 0, 0))
+        if not self._parameters.output.is_text:
+            print_document(self._parameters.output, findings_document(refused.errors, 0, 0))
         else:
             excerpts = Excerpts(lambda path: (refused.after.get(path) or "").encode())
             print_findings(refused.errors, excerpts, sys.stderr)
@@ -92,7 +93,7 @@ class ManifestChange:
         if change is not None:
             assert change.planned.plan is not None
             shown = change_document(change, change.planned.plan, str, dry=self.options.dry)
-        echo_json({"key": str(self.manifest.key), "change": shown})
+        print_document(self._parameters.output, {"key": str(self.manifest.key), "change": shown})
 
     def _show_text(self, change: CheckedChange) -> None:
         from reconciler.render.plan.review import plan_text
@@ -113,7 +114,7 @@ class ManifestChange:
 
         pipeline = self.manifest.pipeline
         woken = wake_daemon(pipeline.settings.state, pipeline.name, "ref")
-        if not woken and not self.options.review and self._parameters.output == "text":
+        if not woken and not self.options.review and self._parameters.output.is_text:
             click.echo("no daemon runs; the next `reconciler apply` applies it")
 
 

@@ -72,6 +72,19 @@ def org_option(command: _Command) -> _Command:
     return click.option("--org", metavar="NAME", default="", help=words)(command)
 
 
+def read_past_time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that is a time or an age: returns seconds since the epoch."""
+    from reconciler.clock import SystemClock
+    from reconciler.times import parse_past
+
+    if value is None:
+        return None
+    try:
+        return parse_past(value, SystemClock().now())
+    except ValueError:
+        raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
+
+
 def blame_option(command: _Command) -> _Command:
     """Add the option ``--blame`` to ``command``, passed on as ``blame``: None where the number of changes decides."""
     words = "Show the commit of each change; else of up to 50 changes."

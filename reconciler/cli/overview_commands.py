@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -15,17 +15,39 @@ from reconciler.cli.options import (
     Duration,
     load_settings_as_owner,
     make_access_error,
+    read_past_time,
     read_records,
     records_or_none,
     settings_option,
 )
-from reconciler.cli.output.printing import echo_json, is_colour_terminal
+from reconciler.cli.output.forms import (
+    Output,
+    format_document,
+    format_names,
+    output_option,
+    print_document,
+    print_items,
+)
 from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
-from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
+from reconciler.errors import UsageError
+from reconciler.overviews.choosing import Choice, choose_entries, take_choice
+from reconciler.overviews.overview import (
+    FOLLOW,
+    LAST,
+    SOURCES,
+    Entries,
+    Feed,
+    Measurement,
+    Overview,
+    Parameter,
+    ReadContext,
+)
+from reconciler.overviews.writing import FORMS, make_document
 from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
+    from reconciler.render.style import TextStyle
 
 _Callback = Callable[..., int]
 _Declaration = Callable[[_Callback], _Callback]
@@ -39,17 +61,24 @@ _MEASURE_SECONDS = 0.5
 class Display(NamedTuple):
     """How a command shows an overview: in the form ``output``, and as long as it is followed or not only ``once``.
 
-    ``interval`` is the time in seconds between two measurements. With ``watch``, it is shown again when it changes;
-    with ``wait``, once it no longer changes by itself, or after ``timeout`` seconds.
+    Text is without headings where ``no_headers`` is set. ``interval`` is the time in seconds between two measurements.
+    With ``watch``, it is shown again when it changes; with ``wait``, once it no longer changes by itself, or after
+    ``timeout`` seconds.
     """
 
-    output: str = "text"
+    output: Output = Output()
+    no_headers: bool = False
     follow: bool = False
     once: bool = False
     interval: float = 2.0
     watch: bool = False
     wait: bool = False
     timeout: float = 300.0
+
+    @property
+    def style(self) -> TextStyle:
+        """How text is shown on standard output."""
+        return self.output.style(headings=not self.no_headers)
 
 
 def make_command(overview: Overview) -> click.Command:
@@ -61,7 +90,7 @@ def make_command(overview: Overview) -> click.Command:
 
     declarations = [
         *_list_follow_options(overview),
-        *map(_declare_parameter, overview.parameters),
+        *map(_declare_parameter, (*overview.parameters, *overview.choices)),
         *_list_measure_options(overview),
         *_list_wait_options(overview),
     ]
@@ -80,23 +109,47 @@ def make_command(overview: Overview) -> click.Command:
 def show_overview(overview: Overview, settings_file: Path, parameters: dict[str, Any], display: Display) -> int:
     """Print ``overview``, read with ``parameters``; returns the exit code. Raises ReconcilerError."""
     context = _open_context(overview, settings_file)
+    reader = _Reader(overview, context, take_choice(parameters), parameters)
     try:
         if overview.is_feed:
-            last = parameters.pop(LAST)
-            _show_feed(overview, overview.read(context, **parameters), last, display)
+            _show_feed(reader, display)
         elif overview.is_measured:
-            _show_measured(overview, overview.read(context, **parameters), display)
+            _show_measured(reader, display)
         else:
-            return _show_value(overview, lambda: overview.read(context, **parameters), display)
+            return _show_value(reader, display)
     except PermissionError as error:
         raise make_access_error(context.settings, error) from None
     return 0
+
+
+class _Reader(NamedTuple):
+    """What is shown, what it is read from, what is chosen of it, and the other parameters."""
+
+    overview: Overview
+    context: ReadContext
+    choice: Choice
+    parameters: dict[str, Any]
+
+    def read(self) -> Any:
+        """What the overview reads; of a list, what is chosen. Raises ReconcilerError."""
+        value = self.overview.read(self.context, **self.parameters)
+        return choose_entries(self.overview, value, self.choice) if isinstance(value, Entries) else value
+
+    def choose(self, rows: Sequence[Any]) -> Entries:
+        """What is chosen of ``rows``, which can be read again. Raises UsageError."""
+        entries = choose_entries(self.overview, Entries(rows, self.context), self.choice)
+        return entries._replace(rows=list(entries.rows))
 
 
 def show_text(text: str, nothing: str) -> None:
     """Print ``text``, or ``nothing`` on standard error where it is empty."""
     shown = text or nothing
     click.echo(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
+
+
+def name_nothing(overview: Overview, choice: Choice) -> str:
+    """What is printed where there are no entries, or none that are chosen."""
+    return overview.nothing if choice == Choice() else "nothing matches"
 
 
 def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> NoReturn:
@@ -118,24 +171,48 @@ def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     return ReadContext(settings, open_records, SystemClock().now, lambda: find_lock_holder(settings.state) is not None)
 
 
-def _show_value(overview: Overview, read: Callable[[], Any], display: Display) -> int:
-    """Show what ``read`` returns, at once, or as ``display`` has it; returns the exit code."""
+def _show_value(reader: _Reader, display: Display) -> int:
+    """Show what is read, at once, or as ``display`` has it; returns the exit code."""
+    overview, output = reader.overview, display.output
     if display.watch:
-        form = partial(_make_text, overview, read, display.output)
-        watch_text(form, overview, display.interval, on_terminal=display.output == "text")
-    value = wait_for_end(read, overview.is_changing, display.timeout) if display.wait else read()
-    if display.output == "text":
-        show_text(overview.text(value, is_colour_terminal(sys.stdout)), overview.nothing)
+        watch_text(lambda: _make_text(reader, display), overview, display.interval, on_terminal=output.is_text)
+    value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
+    if output.is_text:
+        show_text(overview.text(value, display.style), name_nothing(overview, reader.choice))
         _show_notes(overview, value)
-    for part in _list_parts(overview, value, display.output):
-        click.echo(part, nl=False)
+    elif output.template is not None:
+        print_document(output, _make_document(reader, value))
+    else:
+        for part in _list_parts(reader, value, output):
+            click.echo(part, nl=False)
     return overview.exit_code(value) if overview.exit_code is not None else 0
 
 
-def wait_for_end(read: Callable[[], Any], is_changing: Callable[[Any], bool] | None, timeout: float) -> Any:
-    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds."""
+def _wait_with_display(overview: Overview, read: Callable[[], Any], timeout: float) -> Any:
+    """As ``wait_for_end``; what is waited for is shown on standard error meanwhile."""
+    from reconciler.cli.output.progress import WaitDisplay
+
+    with WaitDisplay(sys.stderr) as display:
+        show = display.show
+        progress = overview.progress
+        return wait_for_end(
+            read, overview.is_changing, timeout, (lambda value: show(progress(value))) if progress else lambda _: None
+        )
+
+
+def wait_for_end(
+    read: Callable[[], Any],
+    is_changing: Callable[[Any], bool] | None,
+    timeout: float,
+    show: Callable[[Any], None] = lambda _: None,
+) -> Any:
+    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds.
+
+    ``show`` gets each value before.
+    """
     deadline, value = time.monotonic() + timeout, read()
     while is_changing is not None and is_changing(value) and time.monotonic() < deadline:
+        show(value)
         time.sleep(_POLL_SECONDS)
         value = read()
     return value
@@ -154,22 +231,41 @@ def watch_text(read: Callable[[], str], overview: Overview, interval: float, *, 
         time.sleep(interval)
 
 
-def _make_text(overview: Overview, read: Callable[[], Any], output: str) -> str:
-    """What ``read`` returns in the form ``output``."""
-    value = read()
-    if output == "text":
-        return overview.text(value, is_colour_terminal(sys.stdout))
-    return "".join(_list_parts(overview, value, output))
+def _make_text(reader: _Reader, display: Display) -> str:
+    """What is read, as ``display`` has it."""
+    value = reader.read()
+    if display.output.is_text:
+        return reader.overview.text(value, display.style)
+    return "".join(_list_parts(reader, value, display.output))
 
 
-def _list_parts(overview: Overview, value: Any, output: str) -> Iterator[str]:
-    """The form ``output`` of ``value``, in parts; none for text."""
-    if output in overview.forms:
-        yield from overview.forms[output](value)
-    elif output == "json" and overview.items is not None:
-        from reconciler.render.layout import as_json
+def _list_parts(reader: _Reader, value: Any, output: Output) -> Iterator[str]:
+    """``value`` in a form that is not text, in parts."""
+    overview = reader.overview
+    is_one = names_one(reader.parameters)
+    if output.form in FORMS and not is_one:
+        yield from FORMS[output.form](overview, value)
+    elif output.form == "name" and overview.listing is not None:
+        yield from (format_names([overview.listing.item(row)]) for row in value.rows)
+    else:
+        yield format_document(output, _make_document(reader, value), overview.named)
 
-        yield f"{as_json({overview.member: list(overview.items(value))}).decode()}\n"
+
+def _make_document(reader: _Reader, value: Any) -> Any:
+    """``value`` as one JSON value: the object where one was asked for, else the list."""
+    document = make_document(reader.overview, value)
+    return pick_one(document) if names_one(reader.parameters) else document
+
+
+def names_one(parameters: Mapping[str, Any]) -> bool:
+    """Whether a command with ``parameters`` asks for one resource by its name."""
+    return parameters.get("name") is not None
+
+
+def pick_one(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The only item of a list; the list where several have the name."""
+    items = document.get("items", ())
+    return items[0] if len(items) == 1 else document
 
 
 def _show_notes(overview: Overview, value: Any) -> bool:
@@ -180,31 +276,44 @@ def _show_notes(overview: Overview, value: Any) -> bool:
     return bool(notes)
 
 
-def _show_feed(overview: Overview, feed: Feed, last: int, display: Display) -> None:
-    import msgspec
-
-    entries = feed.newest(last)
+def _show_feed(reader: _Reader, display: Display) -> None:
+    last = reader.parameters.pop(LAST)
+    if display.follow and reader.choice.sort:
+        raise UsageError("--sort-by needs all entries, and --follow shows new ones: use one of them")
+    feed: Feed = reader.read()
+    rows = feed.newest(last)
     while True:
-        if display.output == "json" and overview.items is not None:
-            for item in overview.items(entries):
-                click.echo(msgspec.json.encode(item).decode())
-        elif entries:
-            click.echo(overview.text(entries, is_colour_terminal(sys.stdout)))
+        _print_rows(reader, rows, display)
         if not display.follow:
             return
-        while not (entries := feed.more()):
+        while not (rows := feed.more()):
             time.sleep(_POLL_SECONDS)
 
 
-def _show_measured(overview: Overview, measurement: Measurement, display: Display) -> None:
+def _print_rows(reader: _Reader, rows: Sequence[Any], display: Display) -> None:
+    """Print entries of a feed, so that those that follow continue the output."""
+    overview, output, entries = reader.overview, display.output, reader.choose(rows)
+    listing = overview.listing
+    assert listing is not None
+    if not output.is_text:
+        print_items(output, list(map(listing.item, entries.rows)))
+    elif entries.rows:
+        click.echo(overview.text(entries, display.style))
+
+
+def _show_measured(reader: _Reader, display: Display) -> None:
+    overview, measurement = reader.overview, reader.read()
+    listing = overview.listing
+    assert listing is not None
     is_empty = _show_notes(overview, measurement)
-    on = is_colour_terminal(sys.stdout)
-    if display.output == "json" and overview.items is not None:
-        echo_json({overview.member: list(overview.items(_measure_usage(measurement)))})
+    if not display.output.is_text:
+        document = make_document(overview, reader.choose(_measure_usage(measurement)))
+        print_document(display.output, document, listing.member)
     elif display.once or not sys.stdout.isatty():
-        show_text(overview.text(_measure_usage(measurement), on), overview.nothing)
+        text = overview.text(reader.choose(_measure_usage(measurement)), display.style)
+        show_text(text, name_nothing(overview, reader.choice))
     elif not is_empty:
-        draw_live(lambda: overview.text(measurement.read(), on), overview, display.interval)
+        draw_live(lambda: overview.text(reader.choose(measurement.read()), display.style), overview, display.interval)
     if not is_empty:
         # Only a read shows which locations do not answer.
         _show_notes(overview, measurement)
@@ -229,17 +338,24 @@ def _declare_parameter(parameter: Parameter) -> _Declaration:
         default = {} if parameter.required else {"default": parameter.default}
         argument = KindArgument if parameter.type == "kind" else click.Argument
         return click.argument(parameter.name, cls=argument, required=parameter.required, callback=parse, **default)
-    option = f"--{parameter.name}"
+    spellings = (*(parameter.spellings or (f"--{parameter.name}",)), parameter.name)
     if parameter.type == "flag":
-        return click.option(option, is_flag=True, help=parameter.help)
-    form = click.IntRange(min=parameter.bounds[0]) if parameter.type == "number" else None
-    return click.option(option, metavar=parameter.metavar, default=parameter.default, type=form, help=parameter.help)
+        return click.option(*spellings, is_flag=True, help=parameter.help)
+    return click.option(
+        *spellings,
+        metavar=parameter.metavar,
+        default=parameter.default,
+        type=click.IntRange(min=parameter.bounds[0]) if parameter.type == "number" else None,
+        callback=read_past_time if parameter.type == "time" else None,
+        help=parameter.help,
+    )
 
 
 def _list_follow_options(overview: Overview) -> list[_Declaration]:
     """The option of a feed."""
     words = f"Also show new {overview.name} as they come."
-    return [click.option("-f", f"--{FOLLOW}", is_flag=True, help=words)] if overview.is_feed else []
+    option = click.option("-f", f"--{FOLLOW}", "-w", "--watch", FOLLOW, is_flag=True, help=words)
+    return [option] if overview.is_feed else []
 
 
 def _list_measure_options(overview: Overview) -> list[_Declaration]:
@@ -267,15 +383,13 @@ def _list_wait_options(overview: Overview) -> list[_Declaration]:
 
 
 def _list_output_options(overview: Overview) -> list[_Declaration]:
-    """The option for the form of the output, where there are several."""
-    words = "json: one object a line." if overview.is_feed else "Default: text."
-    words = "json: once, for programs." if overview.is_measured else words
-    choice = click.Choice(overview.outputs)
-    option = click.option("-o", "--output", type=choice, default="text", help=words)
-    return [option] if len(overview.outputs) > 1 else []
+    """The options for the form of the output."""
+    bare = click.option("--no-headers", is_flag=True, help="Leave the line of headings out.")
+    has_headings = overview.listing is not None and overview.listing.has_headings
+    return [output_option(), *([bare] if has_headings else [])]
 
 
-def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | None:
+def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | str | None:
     """Callback of an argument that is a kind; raises click's UsageError that names the nearest."""
     from reconciler.model.key import KINDS
     from reconciler.model.target import find_kind
@@ -283,6 +397,10 @@ def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 
     if text is None:
         return None
-    if kind := KINDS.get(find_kind(text)):
+    name = find_kind(text)
+    if name == SOURCES:
+        return SOURCES
+    if kind := KINDS.get(name):
         return kind
-    raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, KINDS)}")
+    word = text.partition("/")[0]
+    raise click.UsageError(f"there is no kind {word!r}{did_you_mean(word, (*KINDS, SOURCES))}")

@@ -48,8 +48,9 @@ class KindArgument(click.Argument):
         from click.shell_completion import CompletionItem
 
         from reconciler.model.key import KINDS
+        from reconciler.model.target import SOURCE
 
-        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+        return [CompletionItem(kind) for kind in (*KINDS, SOURCE) if kind.startswith(incomplete)]
 
 
 class TargetCommand(click.Command):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.normalize import ManifestContext, translate_text
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import RESOURCE_METRICS
@@ -44,6 +45,25 @@ def list_variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ..
     for pointer, holder in holders:
         for index, variable in enumerate(holder.get("env", ())):
             yield (*pointer, "env", index, "name"), variable.get("name", "")
+
+
+def drop_defaults(kind: Kind, body: Body) -> Body:
+    """``body``, a manifest in normal form, without the fields that would be the same if they were left out."""
+    fields: Body = _drop_filled(shape_of(kind), body)
+    if fields.get("description") == body.get("name"):
+        fields.pop("description", None)
+    return fields
+
+
+def _drop_filled(shape: FieldSchema | None, value: Any) -> Any:
+    if shape is None:
+        return value
+    if isinstance(value, list):
+        return [_drop_filled(shape.items, item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    own = {name: member for name, member in value.items() if name not in shape.fill or member != shape.fill[name]}
+    return {name: _drop_filled(shape.member(name), member) for name, member in own.items()}
 
 
 def _with_ports(container: Body) -> Body:

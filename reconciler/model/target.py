@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.model.key import GVC_SCOPED, KINDS, Key
 from reconciler.model.kinds.names import list_kind_names
+from reconciler.model.suggest import find_closest_word
 
 SOURCE = "source"
 """The word for a source of manifests, which is no kind of resource."""
@@ -73,7 +74,9 @@ def parse_target(text: str, gvc: str = "") -> Target:
         return Target(text, rest[1], kind, rest[0], org)
     if not kind and len(rest) <= 2 and words == text and all(map(_WORD.fullmatch, rest)):
         return Target(text, rest[-1], "", rest[0] if rest[1:] else gvc)
-    raise ValueError(f"{text!r} names no resource; write {FORMS}")
+    close = find_closest_word(parts[0], _KINDS) if not kind and rest[2:] else ""
+    hint = f"there is no kind {parts[0]!r}; did you mean {close}?" if close else f"write {FORMS}"
+    raise ValueError(f"{text!r} names no resource; {hint}")
 
 
 def _split_link(text: str) -> tuple[str, str]:

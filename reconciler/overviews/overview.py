@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from reconciler.render.style import TextStyle
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -16,6 +18,10 @@ FOLLOW = "follow"
 """The parameter that every feed has: whether new entries are shown as they come."""
 LAST = "last"
 """The parameter that every feed has: how many past entries are shown."""
+WIDE = "wide"
+"""The parameter that every overview has in the API: whether its text has all columns."""
+SOURCES = "source"
+"""The word that stands for sources in the place of a kind."""
 
 
 class ReadContext:
@@ -53,20 +59,30 @@ class ReadContext:
         return target.key or resolve_target(self.settings, self.records, target)
 
 
+class Entries(NamedTuple):
+    """The entries of a list, read as they are shown, and what they are read from; ``kind`` is SOURCES for sources."""
+
+    rows: Iterable[Any]
+    context: ReadContext
+    kind: str = ""
+
+
 class Parameter(NamedTuple):
     """A parameter of an overview: an argument of its command, or with a ``help`` an option, and a query parameter.
 
-    A ``kind`` is that of resources, a ``key`` names a resource, a ``target`` a resource or source, a ``revision`` can
-    also be a commit. A ``number`` is within ``bounds``, of which only the API has the upper one.
+    A ``kind`` is that of resources, or SOURCES; a ``key`` names a resource, a ``target`` a resource or source, a
+    ``revision`` can also be a commit. A ``number`` is within ``bounds``, of which only the API has the upper one. A
+    ``time`` is a time, or an age. ``spellings`` are those of the option, if it is not only the name.
     """
 
     name: str
-    type: Literal["text", "kind", "key", "target", "revision", "number", "flag"] = "text"
+    type: Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"] = "text"
     help: str = ""
     metavar: str = ""
     default: Any = None
     required: bool = False
     bounds: tuple[int, int] = (0, 0)
+    spellings: tuple[str, ...] = ()
 
 
 class Feed(Protocol):
@@ -93,17 +109,35 @@ class Measurement(Protocol):
         """The entries now, with what each used since the last call."""
 
 
+class Listing(NamedTuple):
+    """How the entries of a list become JSON values, and what chooses among them.
+
+    ``item`` makes the JSON values of an entry, which are of ``item_kind``; a command has them below ``member``, and
+    what ``extras`` returns beside it. ``read_tags`` reads the tags of an entry, ``read_time`` its time in seconds since
+    the epoch; None where entries have none. Without ``has_headings``, the text has no line above the entries.
+    """
+
+    item: Callable[[Any], Mapping[str, Any]]
+    item_kind: str
+    member: str = "items"
+    extras: Callable[[Entries], Mapping[str, Any]] | None = None
+    read_tags: Callable[[ReadContext, Any], Mapping[str, Any]] | None = None
+    read_time: Callable[[ReadContext, Any], float | None] | None = None
+    has_headings: bool = True
+
+
 class Overview(NamedTuple):
     """An overview: the command ``reconciler NAME``, and the operation GET ``path`` of the API, below the org.
 
     ``line`` is its line in the list of commands, ``help`` its own help, ``summary`` that of the operation. ``read``
     gets a context, and the parameters by name. ``text`` shows what it returns; for "", a command prints ``nothing`` on
-    standard error. ``items`` makes JSON values of its entries, which are of ``item_kind``; a command has them below
-    ``member``. ``forms`` are other forms of all of it, in parts. ``notes`` are lines for standard error, which the API
-    has at ``notes_path``. With ``is_feed``, ``read`` returns a Feed, ``text`` and ``items`` show its entries, and JSON
-    is one object a line. With ``is_measured``, it returns a Measurement, and they show what its last ``read`` returns.
-    ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that one can wait;
-    the API has them in the headers Exit-Code and Changing.
+    standard error. It returns Entries if there is a ``listing``, else a value of which ``document`` makes JSON values,
+    whose member ``named`` has what has names; the API has text first where it ``is_for_people``.
+    ``notes`` are lines for standard error, which the API has at ``notes_path``. With ``is_feed``, ``read`` returns a
+    Feed, and JSON is one object a line. With ``is_measured``, it returns a Measurement. Their entries are shown as
+    Entries, too. ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that
+    one can wait; the API has them in the headers Exit-Code and Changing. ``progress``
+    are lines about what is waited for.
     """
 
     name: str
@@ -114,11 +148,11 @@ class Overview(NamedTuple):
     summary: str
     parameters: tuple[Parameter, ...]
     read: Callable[..., Any]
-    text: Callable[[Any, bool], str]
-    items: Callable[[Any], Iterable[Mapping[str, Any]]] | None = None
-    item_kind: str = ""
-    member: str = "items"
-    forms: Mapping[str, Callable[[Any], Iterator[str]]] = {}
+    text: Callable[[Any, TextStyle], str]
+    listing: Listing | None = None
+    document: Callable[[Any], Mapping[str, Any]] | None = None
+    named: str = ""
+    is_for_people: bool = False
     notes: Callable[[Any], Iterable[str]] | None = None
     notes_path: str = ""
     nothing: str = ""
@@ -126,8 +160,30 @@ class Overview(NamedTuple):
     is_measured: bool = False
     exit_code: Callable[[Any], int] | None = None
     is_changing: Callable[[Any], bool] | None = None
+    progress: Callable[[Any], list[str]] | None = None
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """The forms that its command offers, the default first."""
-        return ("text", "json") if self.items is not None else ("text", *self.forms)
+    def choices(self) -> tuple[Parameter, ...]:
+        """The parameters that choose among the entries of a list."""
+        if self.listing is None:
+            return ()
+        return tuple(
+            parameter
+            for parameter, is_offered in (
+                (_SELECTOR, self.listing.read_tags is not None),
+                (_SORT, True),
+                (_LIMIT, all(parameter.name != LAST for parameter in self.parameters)),
+                (_SINCE, self.listing.read_time is not None),
+            )
+            if is_offered
+        )
+
+
+_SELECTOR = Parameter(
+    "selector", help="By tags: k=v, k!=v, k, !k, 'k in (a,b)'.", metavar="S", spellings=("-l", "--selector")
+)
+_SORT = Parameter(
+    "sort", help="By a field of the JSON, as .name; - before it: backwards.", metavar="F", spellings=("--sort-by",)
+)
+_LIMIT = Parameter("limit", "number", "At most N of them.", "N", bounds=(1, 100_000))
+_SINCE = Parameter("since", "time", "Only those since 20s, 1h30m, or a time.", "T")

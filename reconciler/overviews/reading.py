@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from reconciler.overviews.overview import Feed, Measurement, ReadContext
+from reconciler.overviews.overview import SOURCES, Entries, Feed, Measurement, ReadContext
 
 if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
-    from reconciler.model.key import Kind
+    from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
-    from reconciler.queries.resources import ResourceDetails
+    from reconciler.queries.resources import ListedResource, ResourceDetails
+    from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
-    from reconciler.status.conditions import ResourceFacts
     from reconciler.status.source_status import SourceDetails, SourceStatus
     from reconciler.status.summary import StatusSummary
 
 
-class StatusOverview(NamedTuple):
-    """The facts on resources, read as they are shown; the sources are read where they are shown."""
+def read_status(context: ReadContext, *, kind: Kind | str | None, gvc: str | None, name: str | None) -> Entries:
+    """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any), or sources for the kind SOURCES.
 
-    resources: Iterator[ResourceFacts]
-    context: ReadContext
+    Raises NotFoundError, and UsageError for a source in a GVC.
+    """
+    from reconciler.errors import UsageError
+    from reconciler.model.key import Kind
+    from reconciler.queries.existence import find_source
+    from reconciler.queries.resources import find_resources, list_sources
 
-    def sources(self) -> list[SourceStatus]:
-        """The status of each source in the settings."""
-        from reconciler.queries.resources import list_sources
-
-        return list_sources(self.context.settings, self.context.records)
-
-
-class SnapshotOverview(NamedTuple):
-    """Snapshots of volumes, read at the time ``now``."""
-
-    snapshots: Sequence[VolumeSnapshot]
-    now: float
-
-
-def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, name: str | None) -> StatusOverview:
-    """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any). Raises NotFoundError."""
-    from reconciler.queries.resources import find_resources
-
-    return StatusOverview(find_resources(context.settings, context.records, kind, gvc, name), context)
+    if gvc is None and name is not None and "/" in name:
+        gvc, _, name = name.partition("/")
+    if kind is None or isinstance(kind, Kind):
+        return Entries(find_resources(context.settings, context.records, kind, gvc, name), context)
+    if gvc:
+        raise UsageError("sources are in no GVC; leave --gvc out")
+    chosen = None if name is None else find_source(context.settings, name).name
+    sources = list_sources(context.settings, context.records)
+    return Entries([source for source in sources if chosen in (None, source.name)], context, SOURCES)
 
 
 def read_summary(context: ReadContext, *, target: str) -> StatusSummary:
@@ -71,20 +65,20 @@ def read_events(context: ReadContext, *, key: Target | None) -> Feed:
     return EventReader(context.settings, context.records, key and context.find_target(key))
 
 
-def read_runs(context: ReadContext, *, source: str, last: int) -> Sequence[Run]:
+def read_runs(context: ReadContext, *, source: str, last: int) -> Entries:
     """The last runs that changed something or failed, of ``source`` or ("") of all. Raises NotFoundError."""
     from reconciler.queries.history import list_runs
 
-    return list_runs(context.settings, context.records, source, last)
+    return Entries(list_runs(context.settings, context.records, source, last), context)
 
 
-def read_snapshots(context: ReadContext, *, key: Target | None, deleted: bool) -> SnapshotOverview:
+def read_snapshots(context: ReadContext, *, key: Target | None, deleted: bool) -> Entries:
     """The snapshots of ``key`` or of all, or the final ones of ``deleted`` volumes. Raises RefusedError."""
     from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
 
     named = context.find_key(key)
     snapshots = list_final_snapshots(context.settings, named) if deleted else list_snapshots(context.records, named)
-    return SnapshotOverview(snapshots, context.now())
+    return Entries(snapshots, context)
 
 
 def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:
@@ -95,3 +89,60 @@ def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:
     if gvc is not None and not ReplicaReader(context.settings, gvc).read():
         check_gvc(context.records, gvc)
     return ReplicaReader(context.settings, gvc)
+
+
+def read_own_tags(_context: ReadContext, entry: ListedResource | SourceStatus) -> Mapping[str, Any]:
+    """The tags of a resource as it was last applied; a source has none."""
+    from reconciler.queries.resources import ListedResource, read_tags
+
+    return read_tags(entry.facts.records) if isinstance(entry, ListedResource) else {}
+
+
+def read_key_tags(context: ReadContext, entry: Any) -> Mapping[str, Any]:
+    """The tags of the resource of an event or a replica, as it was last applied; {} for what is not recorded."""
+    from reconciler.queries.resources import read_tags
+
+    return read_tags(context.records.applied.get(parsed)) if (parsed := _parse_key(str(entry.key))) else {}
+
+
+def read_applied_time(_context: ReadContext, entry: ListedResource | SourceStatus) -> float | None:
+    """When a resource was last applied, or since when a source is as it is; None where that is not known."""
+    from reconciler.queries.resources import ListedResource
+
+    if isinstance(entry, ListedResource):
+        return max((record.applied_at for record in entry.facts.records), default=None)
+    return max((condition.since for condition in entry.conditions.values()), default=None)
+
+
+def _parse_key(text: str) -> Key | None:
+    from reconciler.model.key import Key
+
+    try:
+        return Key.parse(text)
+    except ValueError:
+        return None
+
+
+def read_event_time(_context: ReadContext, event: Event) -> float:
+    """When an event happened."""
+    return event.at
+
+
+def read_run_time(_context: ReadContext, run: Run) -> float:
+    """When a run began."""
+    return run.started
+
+
+def read_snapshot_time(_context: ReadContext, snapshot: VolumeSnapshot) -> float | None:
+    """When a snapshot was taken; None where that is not known."""
+    from reconciler.times import parse_time
+
+    try:
+        return parse_time(snapshot.snapshot.created)
+    except ValueError:
+        return None
+
+
+def read_snapshot_tags(_context: ReadContext, snapshot: VolumeSnapshot) -> Mapping[str, Any]:
+    """The tags of a snapshot."""
+    return snapshot.snapshot.tags

@@ -2,71 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from reconciler.overviews.overview import SOURCES, Entries
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
-    from reconciler.overviews.reading import SnapshotOverview, StatusOverview
-    from reconciler.queries.resources import ResourceDetails
+    from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.queries.top import ReplicaReader
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
-    from reconciler.status.source_status import SourceDetails
+    from reconciler.render.style import TextStyle
+    from reconciler.status.source_status import SourceDetails, SourceStatus
     from reconciler.status.summary import StatusSummary
 
 
-def show_status(status: StatusOverview, colour: bool) -> str:
-    """A line for each resource."""
+def show_status(entries: Entries, style: TextStyle) -> str:
+    """A line for each resource or source."""
     from reconciler.render.resources import resource_table
+    from reconciler.render.sources import source_table
 
-    return resource_table(status.resources, colour)
-
-
-def write_status_json(status: StatusOverview) -> Iterator[str]:
-    """The resources and all sources as JSON."""
-    from reconciler.render.resources import resources_json
-
-    return resources_json(status.resources, status.sources())
+    now = entries.context.now()
+    if entries.kind == SOURCES:
+        return source_table(entries.rows, now, style)
+    return resource_table(((row.facts, row.created) for row in entries.rows), now, style)
 
 
-def write_status_yaml(status: StatusOverview) -> Iterator[str]:
-    """The resources and all sources as YAML."""
-    from reconciler.render.resources import resources_yaml
+def make_status_item(entry: ListedResource | SourceStatus) -> dict[str, Any]:
+    """A resource or source as JSON values."""
+    from reconciler.queries.resources import ListedResource
+    from reconciler.render.resources import resource_document
+    from reconciler.render.sources import source_document
 
-    return resources_yaml(status.resources, status.sources())
+    if isinstance(entry, ListedResource):
+        return resource_document(entry.facts, entry.created)
+    return {"kind": SOURCES, **source_document(entry)}
 
 
-def list_troubles(status: StatusOverview) -> Iterator[str]:
-    """A line for each source that is not as its newest commit wants."""
+def make_status_extras(entries: Entries) -> dict[str, Any]:
+    """All sources, beside resources."""
+    from reconciler.queries.resources import list_sources
+    from reconciler.render.sources import source_document
+
+    context = entries.context
+    sources = [] if entries.kind == SOURCES else list_sources(context.settings, context.records)
+    return {} if entries.kind == SOURCES else {"sources": list(map(source_document, sources))}
+
+
+def list_troubles(entries: Entries) -> Iterator[str]:
+    """A line for each source that is not as its newest commit wants; none where sources are listed."""
+    from reconciler.queries.resources import list_sources
     from reconciler.render.layout import strip_control
     from reconciler.render.sources import source_lines
 
-    for source in status.sources():
+    context = entries.context
+    for source in () if entries.kind == SOURCES else list_sources(context.settings, context.records):
         yield from map(strip_control, source_lines(source))
 
 
-def show_summary(summary: StatusSummary, colour: bool) -> str:
+def show_summary(summary: StatusSummary, style: TextStyle) -> str:
     """A block for each source, and what is not ready."""
     from reconciler.render.summary import summary_text
 
-    return summary_text(summary, colour)
+    return summary_text(summary, style.colour)
 
 
-def write_summary_json(summary: StatusSummary) -> Iterator[str]:
-    """The summary as JSON."""
-    from reconciler.render.layout import as_json
+def make_summary_document(summary: StatusSummary) -> dict[str, Any]:
+    """The summary as JSON values."""
     from reconciler.render.summary import summary_document
 
-    yield f"{as_json(summary_document(summary)).decode()}\n"
-
-
-def write_summary_yaml(summary: StatusSummary) -> Iterator[str]:
-    """The summary as YAML."""
-    from reconciler.documents.writer import render_document
-    from reconciler.render.summary import summary_document
-
-    yield render_document(summary_document(summary))
+    return summary_document(summary)
 
 
 def choose_exit_code(summary: StatusSummary) -> int:
@@ -81,7 +88,19 @@ def is_summary_changing(summary: StatusSummary) -> bool:
     return summary.daemon_runs and summary.outlook is Outlook.PROGRESSING
 
 
-def show_details(details: ResourceDetails | SourceDetails, colour: bool) -> str:
+def describe_progress(summary: StatusSummary) -> list[str]:
+    """What is in progress: a line for all of it, then one for each of the first resources."""
+    from reconciler.iteration import MOST_NAMED
+    from reconciler.render.layout import strip_control
+    from reconciler.status.summary import Outlook
+
+    moving = [resource for resource in summary.unready if resource.outlook is Outlook.PROGRESSING]
+    lines = [f"{resource.key}: {strip_control(resource.message)}" for resource in moving[:MOST_NAMED]]
+    count = f"waiting: {summary.unready_count} of {summary.total} resources are not ready"
+    return [f"{count}; {lines[0]}" if lines else "waiting: the newest commit is not applied yet", *lines[1:]]
+
+
+def show_details(details: ResourceDetails | SourceDetails, style: TextStyle) -> str:
     """Sections with headings."""
     from reconciler.queries.resources import ResourceDetails
     from reconciler.render.layout import section_text
@@ -89,57 +108,75 @@ def show_details(details: ResourceDetails | SourceDetails, colour: bool) -> str:
     from reconciler.render.sources import source_sections
 
     if isinstance(details, ResourceDetails):
-        return section_text(resource_sections(*details, colour), colour=colour)
-    return section_text(source_sections(details, colour), colour=colour)
+        return section_text(resource_sections(*details, style), colour=style.colour)
+    return section_text(source_sections(details, style.colour), colour=style.colour)
 
 
-def show_events(events: Iterable[Event], colour: bool) -> str:
+def make_details_document(details: ResourceDetails | SourceDetails) -> dict[str, Any]:
+    """A resource with its last commands and events, or a source with its last runs and events, as JSON values."""
+    from reconciler.queries.resources import ResourceDetails
+    from reconciler.render.resources import details_document
+    from reconciler.render.sources import source_details_document
+
+    if isinstance(details, ResourceDetails):
+        return details_document(*details)
+    return {"kind": SOURCES, **source_details_document(details)}
+
+
+def show_events(entries: Entries, style: TextStyle) -> str:
     """A line for each event."""
     from reconciler.render.history import event_line
 
-    return "\n".join(event_line(event, colour) for event in events)
+    return "\n".join(event_line(event, style.colour) for event in entries.rows)
 
 
-def list_events(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """The events as JSON values."""
+def make_event_item(event: Event) -> dict[str, Any]:
+    """An event as JSON values."""
     from reconciler.render.history import event_document
 
-    return map(event_document, events)
+    return event_document(event)
 
 
-def show_runs(runs: Iterable[Run], colour: bool) -> str:
+def show_runs(entries: Entries, style: TextStyle) -> str:
     """A line for each run."""
     from reconciler.render.history import run_line
 
-    return "\n".join(run_line(run, colour) for run in runs)
+    return "\n".join(run_line(run, style.colour) for run in entries.rows)
 
 
-def list_runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
-    """The runs as JSON values."""
+def make_run_item(run: Run) -> dict[str, Any]:
+    """A run as JSON values."""
     from reconciler.render.history import run_document
 
-    return map(run_document, runs)
+    return run_document(run)
 
 
-def show_snapshots(read: SnapshotOverview, _colour: bool) -> str:
+def show_snapshots(entries: Entries, style: TextStyle) -> str:
     """A line for each snapshot."""
     from reconciler.render.snapshots import snapshot_table
 
-    return snapshot_table(read.snapshots, read.now)
+    return snapshot_table(entries.rows, entries.context.now(), style)
 
 
-def list_snapshots(read: SnapshotOverview) -> Iterator[dict[str, Any]]:
-    """The snapshots as JSON values."""
+def make_snapshot_item(snapshot: VolumeSnapshot) -> dict[str, Any]:
+    """A snapshot as JSON values."""
     from reconciler.render.snapshots import snapshot_document
 
-    return map(snapshot_document, read.snapshots)
+    return snapshot_document(snapshot)
 
 
-def show_replicas(rows: Sequence[ReplicaRow], colour: bool) -> str:
+def show_replicas(entries: Entries, style: TextStyle) -> str:
     """A line for each replica."""
     from reconciler.render.replicas import replica_table
 
-    return "\n".join(replica_table(rows, colour)) if rows else ""
+    return replica_table(entries.rows, style)
+
+
+def make_replica_item(row: ReplicaRow) -> dict[str, Any]:
+    """A replica as JSON values."""
+    from reconciler.render.replicas import replica_document
+
+    return replica_document(row)
 
 
 def note_locations(reader: ReplicaReader) -> Iterator[str]:
@@ -150,11 +187,3 @@ def note_locations(reader: ReplicaReader) -> Iterator[str]:
         yield f"the settings bind no location to the engine {name_engines()}"
     for location, fault in sorted(reader.faults.items()):
         yield f"the replicas at {location} are missing: {fault}"
-
-
-def list_replicas(rows: Sequence[ReplicaRow]) -> list[dict[str, Any]]:
-    """The replicas as JSON values."""
-    from reconciler.render.replicas import replica_document
-
-    items: list[dict[str, Any]] = replica_document(rows)["replicas"]
-    return items

@@ -7,7 +7,9 @@ operations of their own: lines are not redacted and have a permission of their o
 from __future__ import annotations
 
 from reconciler.overviews import reading, showing
-from reconciler.overviews.overview import LAST, Overview, Parameter
+from reconciler.overviews.overview import LAST, Listing, Overview, Parameter
+
+_LAST = ("--limit", "--last")
 
 GET = Overview(
     "get",
@@ -28,7 +30,13 @@ GET = Overview(
     ),
     reading.read_status,
     showing.show_status,
-    forms={"json": showing.write_status_json, "yaml": showing.write_status_yaml},
+    Listing(
+        showing.make_status_item,
+        "resource",
+        extras=showing.make_status_extras,
+        read_tags=reading.read_own_tags,
+        read_time=reading.read_applied_time,
+    ),
     notes=showing.list_troubles,
     notes_path="source",
     nothing="nothing is recorded",
@@ -48,24 +56,28 @@ STATUS = Overview(
     (Parameter("target", "revision", default=""),),
     reading.read_summary,
     showing.show_summary,
-    forms={"json": showing.write_summary_json, "yaml": showing.write_summary_yaml},
+    document=showing.make_summary_document,
+    named="unready",
     exit_code=showing.choose_exit_code,
     is_changing=showing.is_summary_changing,
+    progress=showing.describe_progress,
 )
 DESCRIBE = Overview(
     "describe",
     "-describe",
     "Show one resource or source in detail.",
-    """Show all that is known about KEY: its fields, conditions, locations and last events.
+    """Show all that is known about KEY, first what is not well: conditions, locations, fields and last events.
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. For source/NAME it shows whether the newest commit is
-    live, and if not, why.
+    live, and if not, why. Fields that have their default are left out; -o wide shows them.
     """,
     "reconciler describe workload/shop/api",
     "Describe a resource or source, as text.",
     (Parameter("key", "target", required=True),),
     reading.read_details,
     showing.show_details,
+    document=showing.make_details_document,
+    is_for_people=True,
 )
 EVENTS = Overview(
     "events",
@@ -79,12 +91,17 @@ EVENTS = Overview(
     "Read the events of all resources, or of one.",
     (
         Parameter("key", "target"),
-        Parameter(LAST, "number", "How many past events; 100.", "N", default=100, bounds=(0, 100_000)),
+        Parameter(LAST, "number", "How many past events; 100.", "N", 100, bounds=(0, 100_000), spellings=_LAST),
     ),
     reading.read_events,
     showing.show_events,
-    showing.list_events,
-    "event",
+    Listing(
+        showing.make_event_item,
+        "event",
+        read_tags=reading.read_key_tags,
+        read_time=reading.read_event_time,
+        has_headings=False,
+    ),
     is_feed=True,
 )
 HISTORY = Overview(
@@ -93,18 +110,17 @@ HISTORY = Overview(
     "Show past runs.",
     """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
 
-    A revision that is refused several times is listed once.
+    A revision that is refused several times is listed once, and so is a plan that waits or fails again and again.
     """,
     "reconciler history main --last 20",
     "List the runs of all sources, or of one.",
     (
         Parameter("source", default=""),
-        Parameter(LAST, "number", "How many; 30.", "N", default=30, bounds=(1, 10_000)),
+        Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 10_000), spellings=_LAST),
     ),
     reading.read_runs,
     showing.show_runs,
-    showing.list_runs,
-    "run",
+    Listing(showing.make_run_item, "run", read_time=reading.read_run_time, has_headings=False),
 )
 TOP = Overview(
     "top",
@@ -120,9 +136,7 @@ TOP = Overview(
     (Parameter("gvc", help="Only the workloads of this GVC.", metavar="G"),),
     reading.read_replicas,
     showing.show_replicas,
-    showing.list_replicas,
-    "replica",
-    "replicas",
+    Listing(showing.make_replica_item, "replica", "replicas", read_tags=reading.read_key_tags),
     notes=showing.note_locations,
     nothing="no replicas run here",
     is_measured=True,
@@ -144,8 +158,12 @@ SNAPSHOTS = Overview(
     ),
     reading.read_snapshots,
     showing.show_snapshots,
-    showing.list_snapshots,
-    "snapshot",
+    Listing(
+        showing.make_snapshot_item,
+        "snapshot",
+        read_tags=reading.read_snapshot_tags,
+        read_time=reading.read_snapshot_time,
+    ),
     nothing="there are no snapshots",
 )
 

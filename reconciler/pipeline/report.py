@@ -13,7 +13,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.key import Key
-from reconciler.planning.plan import Action, Plan
+from reconciler.planning.plan import Action, Plan, StepId
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
 from reconciler.render.findings import format_place
@@ -33,7 +33,8 @@ class Report(msgspec.Struct, frozen=True):
     ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan differs from the reviewed one), or ``unreadable``
     (the source cannot be read; ``message`` has the reason).
     ``counts`` are resources by result (``created``, ``waiting`` …), ``steps`` the finished steps (a resource has one
-    for each location; 0: unknown). ``skipped_files`` sums up the errors of skipped files.
+    for each location; 0: unknown). ``skipped_files`` sums up the errors of skipped files. With ``ends_by_itself``, all
+    that is not applied are deletes whose replicas are ending, and what waits for them.
     """
 
     source: str
@@ -48,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[Finding] = []
     not_applied: list[str] = []
     steps: int = 0
+    ends_by_itself: bool = False
 
     @property
     def good(self) -> bool:
@@ -69,7 +71,24 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
         skipped_files=_summarize_errors(findings) if has_errors(findings) else "",
         findings=findings,
         not_applied=_not_applied(outcomes),
+        ends_by_itself=_ends_by_itself(plan, outcomes),
     )
+
+
+def _ends_by_itself(plan: Plan, outcomes: list[Outcome]) -> bool:
+    ending: set[StepId] = set()
+    unfinished: set[StepId] = set()
+    for step, outcome in zip(plan.steps, outcomes, strict=True):
+        if outcome.result is Result.APPLIED:
+            continue
+        is_ending = step.action is Action.DELETE and outcome.reason is Reason.TERMINATING
+        blockers = unfinished.intersection(step.waits_for)
+        follows = outcome.result is not Result.FAILED and bool(blockers) and blockers <= ending
+        unfinished.add(step.id)
+        if not (is_ending or follows):
+            return False
+        ending.add(step.id)
+    return bool(ending)
 
 
 def _count_results(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:

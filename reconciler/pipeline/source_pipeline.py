@@ -273,6 +273,8 @@ class SourcePipeline:
             record_healed(self.records, plan, outcomes, run, self.clock.expiry())
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+                if not ended.steps:
+                    self.records.runs.fold(run)
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
                 self.records.secret_data.sweep()

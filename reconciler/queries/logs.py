@@ -31,6 +31,7 @@ from reconciler.logql.query import LogQuery
 from reconciler.model.key import Key, Kind
 from reconciler.model.target import parse_target
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
+from reconciler.queries.targets import resolve_resource
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class Bounds(NamedTuple):
     lines: Callable[[LineFilter], LineFilter]
 
 
+_NAMING = ({"gvc"}, {"workload"}, {"gvc", "workload"})
+"""The labels of queries that name a GVC or a workload."""
+
+
 def parse_query(text: str, gvc: str = "") -> LogQuery:
     """The query in ``text``: streams in braces with filters, or a target, which stands for all its streams.
 
@@ -84,8 +89,9 @@ def parse_query(text: str, gvc: str = "") -> LogQuery:
     hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
     try:
         target = parse_target(text, gvc)
-    except ValueError:
-        raise ValueError(f"{text!r} names no streams; {hint}") from None
+    except ValueError as error:
+        why = str(error).partition("; ")[2]
+        raise ValueError(f"{text!r} names no streams; {why if 'did you mean' in why else hint}") from None
     if target.kind == Kind.GVC:
         return LogQuery((LabelMatcher("gvc", "=", target.name),))
     if target.kind not in ("", Kind.WORKLOAD):
@@ -211,19 +217,25 @@ class LogReader:
     def _check_target(self, open_records: Callable[[], Records]) -> None:
         query = self._options.query
         named = {matcher.label: matcher.value for matcher in query.matchers if matcher.op == "="}
-        if len(named) < len(query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
+        if len(named) < len(query.matchers) or named.keys() not in _NAMING:
             return
         if any(query.selects(stream.labels()) for stream in self._streams()):
             return  # deleted workloads can have logs
         with closing(open_records()) as records:
             try:
-                if "workload" in named:
-                    check_key(records, Key(Kind.WORKLOAD, named["gvc"], named["workload"]))
-                else:
-                    check_gvc(records, named["gvc"])
+                self._check_named(records, named)
             except NotFoundError as error:
                 end = "" if str(error).endswith("?") else ";"
                 raise NotFoundError(f"{error}{end} {self._others()}") from None
+
+    def _check_named(self, records: Records, named: Mapping[str, str]) -> None:
+        """Raise NotFoundError if the GVC or workload does not exist."""
+        if "workload" not in named:
+            check_gvc(records, named["gvc"])
+        elif "gvc" in named:
+            check_key(records, Key(Kind.WORKLOAD, named["gvc"], named["workload"]))
+        elif not records.find_keys(named["workload"], Kind.WORKLOAD):
+            resolve_resource(self._settings, records, parse_target(f"{Kind.WORKLOAD}/{named['workload']}"))
 
     def _others(self) -> str:
         """The existing logs, for the message when the query selects none."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.errors import NotFoundError
 from reconciler.iteration import iterate_batches
@@ -26,6 +28,13 @@ _EVENTS = 10
 """The most events of a description."""
 
 
+class ListedResource(NamedTuple):
+    """A resource of a list; ``created`` is when it was first applied, in seconds since the epoch."""
+
+    facts: ResourceFacts
+    created: float
+
+
 class ResourceDetails(NamedTuple):
     """All that is known about a resource, with its last commands, newest first, and its last events, oldest first."""
 
@@ -36,27 +45,38 @@ class ResourceDetails(NamedTuple):
 
 def find_resources(
     settings: Settings, records: Records, kind: Kind | None, gvc: str | None, name: str | None
-) -> Iterator[ResourceFacts]:
+) -> Iterator[ListedResource]:
     """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any), in order of their keys.
 
     Raises NotFoundError, before the first result, if a named GVC or resource does not exist or is not applied yet.
     """
-    facts = _list_facts(settings, records, records.applied.items(kind, gvc, name))
-    first = next(facts, None)
+    listed = _list_resources(settings, records, records.applied.items(kind, gvc, name))
+    first = next(listed, None)
     if first is None:
         _check_exists(records, kind, gvc, name)
         return iter(())
-    return chain([first], facts)
+    return chain([first], listed)
 
 
-def _list_facts(settings: Settings, records: Records, applied: Iterable[Record]) -> Iterator[ResourceFacts]:
-    """The facts on each resource in ``applied``, which has the records of all its locations."""
+def _list_resources(settings: Settings, records: Records, applied: Iterable[Record]) -> Iterator[ListedResource]:
+    """Each resource in ``applied``, which has the records of all its locations."""
     reader = FactsReader(records, settings)
     grouped = ((key, tuple(same)) for key, same in groupby(applied, lambda record: record.key))
     for batch in iterate_batches(grouped, BATCH):
         reader.expect_applied((str(key) for key, _ in batch), {str(key): same for key, same in batch})
-        for key, _ in batch:
-            yield reader.facts(key)
+        created = records.applied.creation_times(key for key, _ in batch)
+        for key, same in batch:
+            yield ListedResource(reader.facts(key), created.get(str(key), same[0].applied_at))
+
+
+def read_tags(applied: Sequence[Record]) -> Mapping[str, Any]:
+    """The tags of the resource with the records ``applied``, as it was last applied; {} without any."""
+    newest = max(applied, key=lambda record: record.applied_at, default=None)
+    return {} if newest is None else msgspec.json.decode(newest.body, type=_TaggedBody).tags or {}
+
+
+class _TaggedBody(msgspec.Struct):
+    tags: dict[str, Any] | None = None
 
 
 def list_sources(settings: Settings, records: Records) -> list[SourceStatus]:

@@ -59,4 +59,8 @@ def _explain_missing(settings: Settings, records: Records, target: Target) -> st
     if not (target.kind or target.gvc):
         what = "resource or source"
         names.update(source.name for source in settings.sources)
-    return f"there is no {what} {target.name!r}{where}{did_you_mean(target.name, names)}"
+    hint = did_you_mean(target.name, names)
+    if target.gvc and not (target.kind or hint):
+        # The word before the slash may be a kind with a typing error.
+        hint = did_you_mean(target.gvc, KINDS)
+    return f"there is no {what} {target.name!r}{where}{hint}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from reconciler.printable import printable_json
+from reconciler.render.style import TextStyle
 
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "grey": "90"}
 
@@ -36,6 +37,15 @@ def align_columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict
         ]
         lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def table_text(
+    heading: Sequence[str], rows: Iterable[Sequence[str]], style: TextStyle, colours: dict[str, str] | None = None
+) -> str:
+    """``rows`` aligned below ``heading``, which is as wide where it is left out; ``""`` if there are none."""
+    cells = [heading, *rows]
+    text = align_columns(cells, colours=colours if style.colour else None) if len(cells) > 1 else ""
+    return text if style.headings else text.partition("\n")[2]
 
 
 def strip_control(text: str) -> str:

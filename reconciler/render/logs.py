@@ -25,10 +25,14 @@ def log_line(line: LogLine, *, colour: bool, escape: bool) -> str:
     )
 
 
+def log_item(line: LogLine) -> dict[str, str]:
+    """``line`` as JSON values: time, labels and text."""
+    return {"time": iso_milliseconds(line.ms), **line.stream.labels(), "line": _decode_text(line)}
+
+
 def log_json(line: LogLine) -> str:
-    """``line`` as one line of JSON: time, labels and text."""
-    fields = {"time": iso_milliseconds(line.ms), **line.stream.labels(), "line": _decode_text(line)}
-    return msgspec.json.encode(fields).decode()
+    """``line`` as one line of JSON."""
+    return msgspec.json.encode(log_item(line)).decode()
 
 
 def _decode_text(line: LogLine) -> str:

@@ -13,23 +13,27 @@ from reconciler.documents.writer import render_document
 from reconciler.engines.domain_status import DomainReport, read_domain_state
 from reconciler.engines.engine_state import record_conditions
 from reconciler.engines.volumes import newest_snapshot, read_volumes, size_in_words
+from reconciler.manifests.defaults import drop_defaults
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.events import Event
-from reconciler.render.commands import command_line
-from reconciler.render.history import event_line
-from reconciler.render.layout import align_columns, as_json, paint_text
-from reconciler.render.sources import source_document
+from reconciler.render.commands import command_document, command_line
+from reconciler.render.history import event_document, event_line
+from reconciler.render.layout import align_columns, paint_text, strip_control, table_text
+from reconciler.render.replicas import count_ready
+from reconciler.render.style import TextStyle
 from reconciler.status.conditions import ResourceFacts, compute_conditions
-from reconciler.status.source_status import SourceStatus
-from reconciler.times import format_iso_time
+from reconciler.times import format_iso_time, format_short_duration
 
 MASK = "***"
 
-_HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
+_HEADING = ("KEY", "HEALTH", "READY", "VERSION", "AGE", "MESSAGE")
+_WIDE_HEADING = (*_HEADING[:-1], "SOURCE", "REVISION", "LOCATIONS", _HEADING[-1])
+_SHOWN_MESSAGE = 200
+"""The most characters of a message in a table that is not wide."""
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z]|spec\.)")
 
 _HEALTH_COLOURS = {
@@ -40,57 +44,63 @@ _HEALTH_COLOURS = {
     "Unhealthy": "red",
     "Unknown": "grey",
 }
+_SHOWN_APART = (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.NOT_ENFORCED)
+"""Conditions that repeat why a resource is not ready, or have a section of their own."""
+_CRASH = "ended with "
+"""What the message of a container that ended has."""
 _EXECUTION_COLOURS = {"Active": "yellow", "Success": "green", "Failure": "red", "Invalid": "red", "Removed": "grey"}
 
 
-def resource_table(resources: Iterable[ResourceFacts], colour: bool) -> str:
-    """A line for each resource below a heading; ``""`` if there are none."""
-    rows = [_HEADING]
-    for facts in resources:
-        places = " ".join(record.location for record in facts.records if record.location)
-        ready = _ready_words(compute_conditions(facts))
-        rows.append((str(facts.key), str(facts.health), ready, str(_get_applied_version(facts)), places or "-"))
-    return align_columns(rows, colours=_HEALTH_COLOURS if colour else None) if len(rows) > 1 else ""
+def resource_table(resources: Iterable[tuple[ResourceFacts, float]], now: float, style: TextStyle) -> str:
+    """A line for each resource with the time when it was first applied, below a heading; ``""`` if there are none."""
+    rows = (_make_row(facts, max(0.0, now - created), style) for facts, created in resources)
+    return table_text(_WIDE_HEADING if style.wide else _HEADING, rows, style, _HEALTH_COLOURS)
 
 
-# The documents of 100,000 resources would take a gigabyte at once.
-def resources_json(resources: Iterable[ResourceFacts], sources: Iterable[SourceStatus]) -> Iterator[str]:
-    """Resources below ``items`` and sources below ``sources``, as parts of one JSON document, one for each resource."""
-    yield '{"items": ['
-    for number, facts in enumerate(resources):
-        yield ("," if number else "") + "\n" + as_json(_build_item(facts)).decode()
-    yield f'\n], "sources": {as_json(list(map(source_document, sources))).decode()}}}\n'
+def _make_row(facts: ResourceFacts, age: float, style: TextStyle) -> tuple[str, ...]:
+    conditions = compute_conditions(facts)
+    ready = next((condition for condition in conditions if condition.type == ConditionType.READY), None)
+    message = strip_control("; ".join(_list_messages(ready, conditions)))
+    seen = count_ready(facts) or ("-" if ready is None else "yes" if ready.status else "no")
+    row = (str(facts.key), str(facts.health), seen, str(_get_applied_version(facts)), format_short_duration(age))
+    if not style.wide:
+        cut = message if len(message) <= _SHOWN_MESSAGE else f"{message[: _SHOWN_MESSAGE - 1]}…"
+        return (*row, cut)
+    places = " ".join(record.location for record in facts.records if record.location)
+    newest = max(facts.records, key=lambda record: record.applied_at, default=None)
+    commit = "-" if newest is None else newest.revision.rpartition(":")[2][:12] or "-"
+    return (*row, facts.source or "-", commit, places or "-", message)
 
 
-def resources_yaml(resources: Iterable[ResourceFacts], sources: Iterable[SourceStatus]) -> Iterator[str]:
-    """The same as ``resources_json``, as parts of one YAML document."""
-    empty = True
-    for facts in resources:
-        yield ("items:\n" if empty else "") + render_document([_build_item(facts)])
-        empty = False
-    if empty:
-        yield "items: []\n"
-    yield render_document({"sources": list(map(source_document, sources))})
+def _list_messages(ready: Condition | None, conditions: Sequence[Condition]) -> Iterator[str]:
+    """Why the resource is not ready, and what operators did to it."""
+    plain = (Reason.APPLIED, Reason.RECORDED)
+    if ready is not None and not (ready.status and ready.reason in plain):
+        yield f"{ready.reason}: {ready.message}" if ready.message else ready.reason
+    for condition in conditions:
+        is_ours = condition.type in (ConditionType.SUSPENDED, ConditionType.HOLDING_REQUESTS)
+        if is_ours and (ready is None or ready.reason != condition.reason):
+            yield f"{condition.reason}: {condition.message}"
 
 
 def resource_sections(
-    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event], colour: bool
+    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event], style: TextStyle
 ) -> Iterator[tuple[str, str]]:
     """Titles with their lines; a section without lines is ``""``."""
+    colour = style.colour
     colours = _HEALTH_COLOURS if colour else None
-    yield (
-        "",
-        paint_text(str(facts.key), "bold", colour)
-        + "\n"
-        + align_columns(list(_list_summary_rows(facts)), "  ", colours),
-    )
+    title, rows = paint_text(str(facts.key), "bold", colour), list(_list_summary_rows(facts))
+    ailments = list(_list_ailment_rows(facts))
+    yield "", title if ailments else f"{title}\n{align_columns(rows, '  ', colours)}"
+    yield "Not well", _indent_rows(ailments)
+    yield "Summary", align_columns(rows, "  ", colours) if ailments else ""
     lacking = list(_list_unenforced_rows(facts))
     messages: dict[str, str] = {ConditionType.NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
-    rows = [
+    shown = [
         (condition.type, str(condition.status), condition.reason, messages.get(condition.type, condition.message))
         for condition in compute_conditions(facts)
     ]
-    yield "Conditions", _indent_rows(rows, {"True": "green", "False": "red"} if colour else None)
+    yield "Conditions", _indent_rows(shown, {"True": "green", "False": "red"} if colour else None)
     yield "Locations", _indent_rows(list(_list_place_rows(facts)), colours)
     yield "Endpoints", _indent_rows(list(_domain_endpoints(facts)))
     replicas = [row for record in facts.records for row in _list_replica_rows(record)]
@@ -100,8 +110,7 @@ def resource_sections(
     yield "Executions", _indent_rows(executions, _EXECUTION_COLOURS if colour else None)
     yield "No effect", _indent_rows(lacking)
     yield "Failures", _indent_rows(list(_list_failure_rows(facts)))
-    fields = {name: value for name, value in _get_masked_body(facts).items() if name not in ("kind", "name", "gvc")}
-    yield "Fields", _format_yaml(fields) if fields else ""
+    yield "Fields", _format_fields(facts, style)
     yield (
         "Commands",
         _indent_rows([(format_iso_time(command.created), command.by, command_line(command)) for command in commands]),
@@ -113,8 +122,23 @@ def _indent_rows(rows: Sequence[Sequence[str]], colours: dict[str, str] | None =
     return align_columns(rows, "  ", colours) if rows else ""
 
 
-def _build_item(facts: ResourceFacts) -> dict[str, Any]:
-    """One resource as JSON: the fields of its manifest, then its recorded status."""
+def details_document(
+    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event]
+) -> dict[str, Any]:
+    """A resource as ``resource_document`` has it, with ``commands``, newest first, and ``events``, oldest first."""
+    document = resource_document(facts)
+    return {
+        **document,
+        "commands": list(map(command_document, commands)),
+        "events": list(map(event_document, events)),
+    }
+
+
+def resource_document(facts: ResourceFacts, created: float | None = None) -> dict[str, Any]:
+    """One resource as JSON: the fields of its manifest, then its recorded status; times are UTC.
+
+    ``created`` is when it was first applied, in seconds since the epoch; without it, the field is left out.
+    """
     fields: dict[str, Any] = {"kind": str(facts.key.kind), "name": facts.key.name, "gvc": facts.key.gvc}
     if not facts.key.gvc:
         del fields["gvc"]
@@ -124,6 +148,9 @@ def _build_item(facts: ResourceFacts) -> dict[str, Any]:
         fields |= {"source": newest.source, "revision": newest.revision, "version": _get_applied_version(facts)}
         if newest.alias:
             fields["alias"] = newest.alias
+        fields["applied"] = format_iso_time(newest.applied_at)
+    if created is not None:
+        fields["created"] = format_iso_time(created)
     fields["health"] = str(facts.health)
     fields["conditions"] = [msgspec.structs.asdict(condition) for condition in compute_conditions(facts)]
     fields["deployments"] = [_build_deployment(record) for record in facts.records if record.location]
@@ -149,18 +176,6 @@ def _get_masked_body(facts: ResourceFacts) -> dict[str, Any]:
 def _get_applied_version(facts: ResourceFacts) -> int:
     """The version last applied, 0 if none is."""
     return max((record.version for record in facts.records), default=0)
-
-
-def _ready_words(resource_conditions: Sequence[Condition]) -> str:
-    """``yes``, or the reason why not; and whether an operator suspended it."""
-    ready = next((condition for condition in resource_conditions if condition.type == ConditionType.READY), None)
-    if ready is None:
-        return "-"
-    words = "yes" if ready.status else ready.reason
-    words += ", orphaned" if ready.status and ready.reason == Reason.ORPHANED else ""
-    suspended = any(condition.type == ConditionType.SUSPENDED for condition in resource_conditions)
-    also_suspended = words != Reason.SUSPENDED and suspended
-    return f"{words}, suspended" if also_suspended else words
 
 
 def _format_endpoint(record: Record) -> str:
@@ -266,6 +281,27 @@ def _list_summary_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         yield "Alias", newest.alias
 
 
+def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
+    """What is not as it should be, a reason with its message each; first why the resource is not ready."""
+    listed = ""
+    for condition in compute_conditions(facts):
+        is_bad = condition.status is ConditionType(condition.type).abnormal
+        is_listed = condition.type in _SHOWN_APART or (condition.message and condition.message in listed)
+        if is_bad and not is_listed:
+            yield condition.reason, condition.message
+            listed += condition.message
+    statuses = (msgspec.json.decode(record.state).get("status") for record in facts.records)
+    replicas = (replica for status in statuses if isinstance(status, dict) for replica in status.get("replicas", ()))
+    for replica in replicas:
+        message = " ".join(replica["message"].split())
+        if not replica["ready"] and message and message not in listed:
+            yield replica["name"], message
+            listed += message
+    if _CRASH in listed and facts.key.kind is Kind.WORKLOAD:
+        # Lines of logs may have secrets, and this text is for more people than may read logs.
+        yield "Log", f"its last lines: reconciler logs {facts.key}"
+
+
 def _list_place_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
     placed = [record for record in facts.records if record.location]
     for record in placed:
@@ -300,5 +336,14 @@ def _list_failure_rows(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
         yield failure.location or "-", failure.reason, failure.message, again
 
 
-def _format_yaml(fields: object) -> str:
-    return indent(render_document(fields), "  ", lambda line: line != "\n").removesuffix("\n")
+def _format_fields(facts: ResourceFacts, style: TextStyle) -> str:
+    """The fields of the manifest as YAML; without defaults, unless the text is wide."""
+    body = _get_masked_body(facts)
+    shown = body if style.wide else drop_defaults(facts.key.kind, body)
+    names = ("kind", "name", "gvc")
+    if not body.keys() - {*names}:
+        return ""
+    fields = {name: value for name, value in shown.items() if name not in names}
+    text = indent(render_document(fields), "  ", lambda line: line != "\n").removesuffix("\n") if fields else ""
+    aside = "" if shown == body else "  # all else has its default; -o wide or yaml shows it"
+    return "\n".join(filter(None, (text, aside)))

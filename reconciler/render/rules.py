@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.model.rule import Rule
 from reconciler.render.layout import paint_text
@@ -41,6 +41,19 @@ def rule_documents(chosen: Mapping[str, Sequence[Rule]]) -> list[dict[str, str]]
         for title, rules in chosen.items()
         for rule in rules
     ]
+
+
+def rule_document(rule: Rule, page: str, examples: Iterable[Paragraph]) -> dict[str, Any]:
+    """``rule`` as JSON values, with the texts and files of its ``examples``."""
+    return {
+        "rule": rule.id,
+        "severity": rule.severity,
+        "what": rule.what,
+        "why": rule.why,
+        "source": rule.source,
+        "page": page,
+        "examples": [{"text": paragraph.text, "verbatim": paragraph.verbatim} for paragraph in examples],
+    }
 
 
 def rule_lines(rule: Rule, page: str, examples: Iterable[Paragraph], colour: bool) -> Iterator[str]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from reconciler.engines.volumes import PROVEN, VolumeSnapshot
-from reconciler.render.layout import align_columns, strip_control
+from reconciler.render.layout import strip_control, table_text
+from reconciler.render.style import TextStyle
 from reconciler.times import format_short_duration, parse_time
 
 _HEADING = ("KEY", "LOCATION", "VOLUME", "NAME", "AGE", "SIZE", "EXPIRES", "PROVEN", "TAGS")
 
 
-def snapshot_table(snapshots: Sequence[VolumeSnapshot], now: float) -> str:
+def snapshot_table(snapshots: Iterable[VolumeSnapshot], now: float, style: TextStyle) -> str:
     """A line for each snapshot below a heading; ``""`` if there are none."""
-    return (
-        align_columns([_HEADING, *(_format_snapshot_row(snapshot, now) for snapshot in snapshots)]) if snapshots else ""
-    )
+    return table_text(_HEADING, (_format_snapshot_row(snapshot, now) for snapshot in snapshots), style)
 
 
 def _format_snapshot_row(volume_snapshot: VolumeSnapshot, now: float) -> list[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from reconciler.model.revision import revision_text
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import ScopeCondition
 from reconciler.records.tables.suspensions import source_target
-from reconciler.render.history import event_line, run_line
-from reconciler.render.layout import align_columns, strip_control
+from reconciler.render.history import event_document, event_line, run_document, run_line
+from reconciler.render.layout import align_columns, strip_control, table_text
+from reconciler.render.style import TextStyle
 from reconciler.status.source_status import SourceDetails, SourceStatus
 from reconciler.status.waiting import pinned_by, suspended_by
-from reconciler.times import format_iso_time
+from reconciler.times import format_iso_time, format_short_duration
 
 
 def source_lines(status: SourceStatus) -> list[str]:
@@ -26,6 +29,36 @@ def source_lines(status: SourceStatus) -> list[str]:
     if status.trouble is not None:
         lines.append(f"{trouble_sentence(status, status.trouble)}; {applied_sentence(status)}")
     return [f"source {status.name}: {line}" for line in lines]
+
+
+_HEADING = ("SOURCE", "READY", "APPLIED", "AGE", "MESSAGE")
+_WIDE_HEADING = ("SOURCE", "READY", "APPLIED", "AGE", "SUBJECT", "AUTHOR", "MESSAGE")
+_READY_COLOURS = {"yes": "green", "no": "red"}
+
+
+def source_table(sources: Iterable[SourceStatus], now: float, style: TextStyle) -> str:
+    """A line for each source below a heading; AGE is the time since it is ready or not. ``""`` if there are none."""
+    rows = (_make_row(status, now, style) for status in sources)
+    return table_text(_WIDE_HEADING if style.wide else _HEADING, rows, style, _READY_COLOURS)
+
+
+def _make_row(status: SourceStatus, now: float, style: TextStyle) -> tuple[str, ...]:
+    row, ready = status.applied, status.conditions.get(ConditionType.READY)
+    since = status.trouble or ready
+    age = format_short_duration(max(0.0, now - since.since)) if since is not None else "-"
+    reasons = [line.partition(": ")[2] for line in source_lines(status)]
+    if not reasons and ready is not None and not ready.status:
+        reasons = [f"{ready.reason}: {ready.message}"]
+    aside = (row.subject, row.author) if row is not None else ("-", "-")
+    cells = (
+        f"source/{status.name}",
+        "yes" if status.ready else "no",
+        row.commit[:12] if row is not None else "-",
+        age,
+        *(aside if style.wide else ()),
+        "; ".join(reasons),
+    )
+    return tuple(map(strip_control, cells))
 
 
 def hold_lines(status: SourceStatus) -> list[str]:
@@ -142,6 +175,27 @@ def source_document(status: SourceStatus) -> dict[str, Any]:
             "why": suspension.reason,
             "until": None if suspension.until is None else format_iso_time(suspension.until),
         },
+    }
+
+
+def source_details_document(details: SourceDetails) -> dict[str, Any]:
+    """All of a source as JSON values; ``newest`` is null where the repository cannot be read, see ``unreadable``."""
+    newest = details.newest
+    return {
+        **source_document(details.status),
+        "live": _is_live(details),
+        "url": details.url,
+        "newest": None
+        if newest is None
+        else _build_commit(revision_text(newest.ref, newest.commit), newest.author, newest.subject),
+        "unreadable": details.unreadable or None,
+        "resources": details.health_counts,
+        "conditions": [
+            {**msgspec.structs.asdict(condition), "since": format_iso_time(condition.since)}
+            for condition in details.status.conditions.values()
+        ],
+        "runs": list(map(run_document, details.runs)),
+        "events": list(map(event_document, details.events)),
     }
 
 

@@ -36,7 +36,7 @@ def recheck_at(records: Records) -> float | None:
     """When to check again what may recover by itself (seconds since the epoch; 0: soon); None if there is nothing.
 
     That is a failed step that waits for its retry, and every unhealthy resource. A resource without a location on this
-    host never is.
+    host never is, and neither is one that is no longer in Git and not being deleted: that waits for a person.
     """
     due = records.failures.next_attempt()
     if due is not None:
@@ -60,5 +60,6 @@ def _not_healthy(records: Records) -> Iterator[Record]:
     ill = {kind for kind, health in records.applied.counts() if not health.is_good}
     for kind in sorted(ill):
         for record in records.applied.items(kind):
-            if not record.health.is_good and (record.location or record.key.kind not in PLACED):
+            is_bad = not record.health.is_good and (record.location or record.key.kind not in PLACED)
+            if is_bad and (record.health is Health.DELETING or records.desired.get(record.key) is not None):
                 yield record

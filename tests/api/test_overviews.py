@@ -16,6 +16,7 @@ from reconciler.api.routes import overviews, streams
 from reconciler.cli.overview_commands import Display, make_command
 from reconciler.model.key import Key, Kind
 from reconciler.overviews import table
+from reconciler.overviews.overview import WIDE
 from reconciler.printable import printable_lines
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
@@ -69,7 +70,7 @@ def test_an_operation_has_the_parameters_of_its_command(name: str) -> None:
     [operation] = [one for one in overviews.OPERATIONS if one.path == f"{OPERATION}/{row.path}"]
     of_display = {"settings_file", *Display._fields} - {"follow"}
     declared = {str(param.name) for param in make_command(row).params if param.expose_value}
-    assert {*operation.parameters} == declared - of_display
+    assert {*operation.parameters} == (declared - of_display) | {WIDE}
 
 
 @pytest.mark.parametrize("path", OVERVIEWS)
@@ -102,6 +103,34 @@ def test_text_is_what_the_command_prints(sandbox: ApiSandbox, path: str, words: 
 )
 def test_json_is_that_of_the_command(sandbox: ApiSandbox, path: str, words: list[str]) -> None:
     assert sandbox.client().get(f"{ORG}/{path}") == json.loads(sandbox.run(*words).stdout)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("kind=workload&sort=-.name", ["workload", "--sort-by", "-.name"]),
+        ("limit=2", ["--limit", "2"]),
+        ("selector=!team&since=2h", ["-l", "!team", "--since", "2h"]),
+        ("kind=sources", ["sources"]),
+    ],
+)
+def test_a_list_is_chosen_as_by_the_command(sandbox: ApiSandbox, query: str, words: list[str]) -> None:
+    shown = sandbox.client().get(f"{ORG}/-status?{query}")
+    assert shown == json.loads(sandbox.run("get", *words, "-o", "json").stdout)
+    assert shown["items"] != []
+
+
+def test_text_has_all_columns_where_it_is_wide(sandbox: ApiSandbox) -> None:
+    assert "LOCATIONS" in text(sandbox, "-status?wide=true")
+    assert "LOCATIONS" not in text(sandbox, "-status")
+
+
+@pytest.mark.parametrize(
+    "query", ["sort=.nmae", "sort=.a[", "selector=a=b=c", "since=yesterday", "limit=0", "kind=nope"]
+)
+def test_a_wrong_choice_is_a_wrong_request(sandbox: ApiSandbox, query: str) -> None:
+    refused = sandbox.client().request("GET", f"{ORG}/-status?{query}")
+    assert refused.status_code == (404 if query == "kind=nope" else 400)
 
 
 def test_other_forms_are_those_of_the_command(sandbox: ApiSandbox) -> None:

@@ -86,6 +86,10 @@ async def _probe(ports: list[int], seconds: float) -> float:
 class NoCommands:
     """A runtime for probes that are no commands."""
 
+    def find_processes(self, _: object) -> frozenset[int]:
+        """There are none."""
+        return frozenset()
+
     async def exec(self, *_: object) -> NoReturn:
         """Nothing runs."""
         raise NotImplementedError

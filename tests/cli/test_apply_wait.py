@@ -28,7 +28,7 @@ def gated(gate: Path) -> str:
 
 def shown(sandbox: HostSandbox, name: str = "api") -> Any:
     """A workload as JSON shows it."""
-    return json.loads(sandbox.run("get", "workload", name, "-o", "json").stdout)["items"][0]
+    return json.loads(sandbox.run("get", "workload", name, "-o", "json").stdout)
 
 
 @pytest.fixture

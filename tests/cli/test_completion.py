@@ -48,6 +48,9 @@ def complete(sandbox: CommandSandbox, words: str, **environ: str) -> list[str]:
         ("reconciler suspend m", ["mk8s/", "main"]),
         ("reconciler get volu", ["volumeset"]),
         ("reconciler describe --se", ["--settings"]),
+        ("reconciler get sou", ["source"]),
+        ("reconciler get -o js", ["json", "jsonpath="]),
+        ("reconciler validate --format j", ["json", "jsonpath=", "junit"]),
         ("reconciler describe nothing/", []),
     ],
 )

@@ -15,7 +15,7 @@ from reconciler.platform_cli.durations import parse_length
 from reconciler.times import DURATIONS
 from tests.support.command_sandbox import CommandSandbox, here
 
-FORMS = "is not a duration such as 500ms, 20s or 1.5h, or a number of seconds"
+FORMS = "is not a duration such as 500ms, 20s or 1h30m, or a number of seconds"
 TIMED = (
     ("apply", "--timeout"),
     ("top", "--interval"),

@@ -192,7 +192,7 @@ def test_a_command_that_is_ended_restores_the_terminal_and_ends_its_program(
 def test_options_decide_whether_exec_allocates_a_terminal(harness: ExecHarness) -> None:
     with on_terminal(harness, "--no-tty", "--", "sh", "-c", "tty; echo over") as shell:
         assert shell.ended() == "not a tty\nover"
-    found = harness.run("--tty", "--", "sh", "-c", "stty size", content=b"")
+    found = harness.run("-it", "--", "sh", "-c", "stty size", content=b"")
     assert (found.returncode, found.stdout.replace(b"^D\x08\x08", b"")) == (0, b"24 80\r\n")
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from reconciler.model.record import Health
 from reconciler.records.store import FILE
+from reconciler.times import format_iso_time
 from tests.support.command_sandbox import alone, here
 from tests.support.pace import on_quiet_machine
-from tests.support.records import REVISION, cpu_seconds, record, shop
+from tests.support.records import AT, REVISION, cpu_seconds, record, shop
 
 MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
 
@@ -19,20 +22,23 @@ MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
 def items(directory: Path, *words: str) -> dict[str, dict[str, object]]:
     result = here("get", *words, "-o", "json", cwd=directory)
     assert result.code == 0, result.err
-    return {item["name"]: item for item in json.loads(result.out)["items"]}
+    document = json.loads(result.out)
+    return {item["name"]: item for item in document.get("items", [document])}
 
 
 def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
     shop(tmp_path).close()
     result = alone("get", cwd=tmp_path)
     assert result.code == 0, result.err
-    assert [line.split() for line in result.out.splitlines()] == [
-        ["KEY", "HEALTH", "READY", "VERSION", "LOCATIONS"],
-        ["gvc/shop", "Unhealthy", "yes", "1", "-"],
-        ["secret/db", "Healthy", "yes", "1", "-"],
-        ["workload/shop/api", "Healthy", "yes", "3", "aws-us-west-2"],
-        ["workload/shop/web", "Unhealthy", "ProgramNotFound", "1", "aws-us-west-2"],
+    lines = [line.split(maxsplit=5) for line in result.out.splitlines()]
+    assert lines[:4] == [
+        ["KEY", "HEALTH", "READY", "VERSION", "AGE", "MESSAGE"],
+        ["gvc/shop", "Unhealthy", "yes", "1", "0s"],
+        ["secret/db", "Healthy", "yes", "1", "0s"],
+        ["workload/shop/api", "Healthy", "yes", "3", "0s"],
     ]
+    assert lines[4][:5] == ["workload/shop/web", "Unhealthy", "no", "1", "0s"]
+    assert lines[4][5].startswith("ProgramNotFound: at aws-us-west-2: ")
     assert "\x1b" not in result.out
 
 
@@ -51,6 +57,8 @@ def test_an_item_is_the_manifest_and_what_is_recorded_of_it(tmp_path: Path) -> N
         "source": "main",
         "revision": REVISION,
         "version": 3,
+        "applied": format_iso_time(AT),
+        "created": format_iso_time(AT),
         "health": "Healthy",
         "deployments": [
             {
@@ -81,8 +89,7 @@ def test_secret_data_is_shown_by_no_output(tmp_path: Path, output: str) -> None:
     text = here("get", "secret", "db", "-o", output, cwd=tmp_path).out
     assert "5f3c" not in text
     if output != "text":
-        (item,) = yaml.safe_load(text)["items"]
-        assert item["data"] == {"password": "***", "user": "***"}
+        assert yaml.safe_load(text)["data"] == {"password": "***", "user": "***"}
     assert "5f3c" not in here("describe", "secret/db", cwd=tmp_path).out
 
 
@@ -144,19 +151,34 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     sections = result.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
         "workload/shop/web",
+        "Not well",
+        "Summary",
         "Conditions",
         "Locations",
         "Failures",
         "Fields",
         "Events",
     ]
-    assert "main (workload/shop/web.yaml)" in sections[0]
-    assert "ProgramNotFound" in sections[1]
-    assert "gcp-us-east1" in sections[2]
-    assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[3]
-    assert yaml.safe_load(sections[4].partition("\n")[2]) == {"spec": {"type": "serverless"}}
-    assert "no such image" in sections[5]
-    assert "image changed" not in sections[5]
+    assert re.match(r"Not well\n  ProgramNotFound +at aws-us-west-2: ", sections[1])
+    assert "main (workload/shop/web.yaml)" in sections[2]
+    assert "ProgramNotFound" in sections[3]
+    assert "gcp-us-east1" in sections[4]
+    assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[5]
+    assert yaml.safe_load(sections[6].partition("\n")[2]) == {"spec": {}}
+    assert "no such image" in sections[7]
+    assert "image changed" not in sections[7]
+
+
+def test_a_crash_leads_to_its_log(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    ended = {"name": "old-4bpw8", "version": 1, "ready": False, "ports": {}, "message": "main: ended with 3 (Error)"}
+    state = json.dumps({"status": {"replicas": [ended]}}).encode()
+    failing = record("workload/shop/old", {}, "aws-us-west-2", health=Health.UNHEALTHY, state=state)
+    with records.transaction():
+        records.applied.put(failing)
+    first = here("describe", "workload/shop/old", cwd=tmp_path).out.partition("\n\nSummary")[0]
+    assert re.search(r"^  old-4bpw8 +main: ended with 3 \(Error\)$", first, re.M)
+    assert re.search(r"^  Log +its last lines: reconciler logs workload/shop/old$", first, re.M)
 
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
@@ -216,8 +238,8 @@ def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) ->
     with records.transaction():
         records.applied.put(record("workload/shop/script", {"spec": {"args": [script]}, "tags": odd}))
     result = here("get", "workload", "script", "-o", "yaml", cwd=tmp_path)
-    assert "      - |\n        import os\n\n        if os:\n            print('a: b')  # no quotes" in result.out
-    (item,) = yaml.safe_load(result.out)["items"]
+    assert "    - |\n      import os\n\n      if os:\n          print('a: b')  # no quotes" in result.out
+    item = yaml.safe_load(result.out)
     assert (item["spec"]["args"], item["tags"]) == ([script], odd)
     fields = here("describe", "workload/shop/script", cwd=tmp_path).out.partition("\nFields\n")[2].partition("\n\nE")[0]
     assert yaml.safe_load(fields) == {"spec": {"args": [script]}, "tags": odd}

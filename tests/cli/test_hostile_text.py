@@ -47,7 +47,7 @@ def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(sandbox: CommandS
     for form in ("json", "yaml"):
         result = sandbox.run("get", "workload", "web", "--gvc", "shop", "-o", form)
         assert not BAD.search(result.out)
-        (items[form],) = yaml.safe_load(result.out)["items"]
+        items[form] = yaml.safe_load(result.out)
     assert items["json"] == items["yaml"]
     assert items["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
     assert not BAD.search(sandbox.status("README.md") + sandbox.status("shop/workload/web.yaml"))

@@ -113,7 +113,8 @@ def test_a_query_without_a_match_names_the_logs_that_exist(location: LogHarness,
     there = "the query selects no logs; there are logs of blog/web, shop/api, shop/web\n"
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
     assert result == (1, "", f"{missing}; {there}")
-    assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (0, "", there)
+    assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (1, "", f"error: there is no workload 'wbe'; {there}")
+    assert here("logs", '{workload=~"wbe"}', cwd=tmp_path) == (0, "", there)
     result = here("logs", "gvc/shop", "--replica", "web-9", cwd=tmp_path)
     assert result == (0, "", f"the query selects no logs of web-9; there are logs of {', '.join(REPLICAS)}\n")
     result = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)

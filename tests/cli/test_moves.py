@@ -58,8 +58,8 @@ def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: 
 
 def test_resources_of_a_removed_source_are_orphaned_and_not_deleted(sandbox: CommandSandbox) -> None:
     def state() -> dict[str, tuple[bool, str]]:
-        items = sandbox.run("get", "workload", "a", "-o", "json").json["items"]
-        return {each["type"]: (each["status"], each["reason"]) for each in items[0]["conditions"]}
+        shown = sandbox.run("get", "workload", "a", "-o", "json").json
+        return {each["type"]: (each["status"], each["reason"]) for each in shown["conditions"]}
 
     sandbox.settings.write_text(SETTINGS)
     assert state() == {"Ready": (True, "Orphaned")}, "the new settings count at once"
@@ -68,7 +68,7 @@ def test_resources_of_a_removed_source_are_orphaned_and_not_deleted(sandbox: Com
     assert state() == {"Ready": (True, "Orphaned")}
     output = sandbox.run("describe", "workload/shop/a").out
     assert re.search(r"^  Source +side \(no longer in the settings\)$", output, re.MULTILINE)
-    assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", sandbox.run("get").out, re.MULTILINE)
+    assert re.search(r"^workload/shop/a +Recorded +yes .* Orphaned: ", sandbox.run("get").out, re.MULTILINE)
     [event] = [json.loads(line) for line in sandbox.run("events", "source/side", "-o", "json").out.splitlines()]
     assert (event["type"], event["reason"]) == ("Normal", "Orphaned")
     assert "2 resources of it stay unchanged until: reconciler adopt --all-of side --source NAME" in event["message"]

@@ -23,8 +23,7 @@ def sandbox(tmp_path: Path) -> CommandSandbox:
 
 def version(sandbox: CommandSandbox, name: str = "web") -> int:
     """The version of a workload as it is recorded."""
-    items = sandbox.run("get", "workload", name, "-o", "json").json["items"]
-    return int(items[0]["version"])
+    return int(sandbox.run("get", "workload", name, "-o", "json").json["version"])
 
 
 def reasons(sandbox: CommandSandbox, key: str) -> list[str]:
@@ -53,7 +52,8 @@ def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(sandbox: Comma
 
 def test_a_suspension_is_shown_with_author_and_reason_until_it_ends(sandbox: CommandSandbox) -> None:
     sandbox.run("suspend", WEB, "--reason", "a look inside")
-    assert re.search(r"^workload/shop/web +Recorded +yes, suspended ", sandbox.run("get").out, re.MULTILINE)
+    [line] = sandbox.run("get", "workload", "web", "--no-headers").out.splitlines()
+    assert re.match(r"workload/shop/web +Recorded +yes .* Suspended: suspended by ", line)
     assert re.search(r"Suspended +True +Suspended +suspended by \S+: a look inside", sandbox.run("describe", WEB).out)
     sandbox.applied()
     assert "a look inside" in sandbox.status("shop/workload/web.yaml")
@@ -249,8 +249,9 @@ def test_a_delete_that_waits_at_a_former_location_makes_the_gvc_unready(sandbox:
     sandbox.commit({"shop/gvc.yaml": GVC.replace("      - //location/there\n", "")})
     sandbox.run("apply")
     waiting = {"api", "db", "web", "data"}
-    ready = {each.split()[0].rpartition("/")[2]: each.split()[2] for each in sandbox.run("get").out.splitlines()[1:]}
-    assert {name for name, words in ready.items() if words == "ApprovalRequired"} == waiting
+    lines = [each.split() for each in sandbox.run("get", "--no-headers").out.splitlines()]
+    messages = {words[0].rpartition("/")[2]: words[5:] for words in lines}
+    assert {name for name, words in messages.items() if words[:1] == ["ApprovalRequired:"]} == waiting
     assert "4 not ready" in sandbox.status("README.md")
     assert "ApprovalRequired" in sandbox.status("shop/volumeset/data.yaml")
     sandbox.commit({"shop/web.yaml": f"# again\n{workload('web')}"})
@@ -293,6 +294,22 @@ def test_the_history_shows_author_commit_and_outcome_of_each_run(sandbox: Comman
     text = sandbox.run("history", "main", "--last", "1").out
     assert re.fullmatch(r"[^\n]*Serve the new page[^\n]*\n", text)
     assert sandbox.run("history", "other").code == 1
+
+
+def test_a_plan_that_waits_is_listed_once_in_the_history(sandbox: CommandSandbox) -> None:
+    def outcomes() -> list[tuple[str, dict[str, int]]]:
+        return [(run["outcome"], run["counts"]) for run in sandbox.run("history", "-o", "json").json["items"]]
+
+    first = ("applied", {"created": 8})
+    sandbox.commit({"shop/db.yaml": None})
+    for _ in range(3):
+        assert sandbox.run("apply").code == 1
+    assert outcomes() == [("waiting", {"waiting": 2}), first]
+    sandbox.commit({"shop/late.yaml": workload("late")})
+    for _ in range(3):
+        assert sandbox.run("apply").code == 1
+    newer = [("waiting", {"waiting": 2}), ("waiting", {"created": 1, "waiting": 2})]
+    assert outcomes() == [*newer, ("waiting", {"waiting": 2}), first], "what a run has done stays"
 
 
 def test_sync_fails_without_a_daemon(sandbox: CommandSandbox) -> None:

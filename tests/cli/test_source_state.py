@@ -56,7 +56,7 @@ def test_get_shows_the_refused_commit_and_the_applied_one(sandbox: CommandSandbo
         result.err,
     ), result.err
     for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        [source] = read(sandbox.run("get", "workload", "web", "-o", form).out)["sources"]
+        [source] = read(sandbox.run("get", "workload", "-o", form).out)["sources"]
         assert (source["name"], source["ready"], source["reason"]) == ("main", False, "InvalidRevision")
         assert source["applied"]["revision"] == f"main@sha1:{first}"
         assert source["refused"]["revision"] == f"main@sha1:{bad}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 from functools import partial
@@ -50,6 +51,17 @@ def test_a_failed_start_is_reported_and_hurts_nothing_else(
         assert not [line for line in daemon.log() if "Traceback" in str(line)]
         sandbox.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})
         wait(lambda: sandbox.healthy() and sandbox.greetings("web") == {"mended"})
+
+
+def test_a_program_that_listens_on_another_port_leads_to_a_message_with_both(tmp_path: Path) -> None:
+    other = SERVER.replace('int(os.environ["PORT"])', "0")
+    probe = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "failureThreshold": 1}
+    web = served(replicas=1, args=["-u", "-c", other], readinessProbe=probe)
+    with host_sandbox(tmp_path, {"shop/web.yaml": web}) as sandbox, sandbox.daemon():
+        named = r"nothing listens on \d+ \(PORT\); the program listens on \d+"
+        wait(lambda: re.search(named, sandbox.run("get", "workload", "web").stdout), "it has begun to listen")
+        described = sandbox.run("describe", "workload/shop/web").stdout
+    assert re.search(rf"Not well\n  Loading +.*: the readiness probe failed: {named}\n", described), described
 
 
 def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path,
         script = "\n".join([*first.printed()[:2], "reconciler get workload api --gvc shop -o json"])
 
         def grown() -> bool:
-            (item,) = json.loads(typed(script, tmp_path, tmp_path))["items"]
+            item = json.loads(typed(script, tmp_path, tmp_path))
             return bool(item["spec"]["defaultOptions"]["autoscaling"]["maxScale"] == 8)
 
         until(grown, LONG)

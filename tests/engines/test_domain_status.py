@@ -17,7 +17,8 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
-from reconciler.render.resources import resource_sections, resources_json
+from reconciler.render.resources import resource_document, resource_sections
+from reconciler.render.style import TextStyle
 from reconciler.settings import LocationSettings, Settings
 from reconciler.status.conditions import ResourceFacts, compute_conditions
 from tests.status.samples import record
@@ -144,13 +145,13 @@ async def test_a_change_in_git_keeps_the_reports(harness: DomainHarness) -> None
 
 def test_describe_and_json_show_the_endpoints(harness: DomainHarness) -> None:
     facts = ResourceFacts(KEY, "main", "d1", records=(harness.report({"here": served("here", MISSING)}),))
-    sections = dict(resource_sections(facts, (), (), colour=False))
+    sections = dict(resource_sections(facts, (), (), TextStyle()))
     assert sections["Endpoints"].split("  ")[1:] == [
         "https://shop.example",
         "here",
         "the certificate expires at 2026-03-31T00:00:00Z",
     ]
-    [item] = msgspec.json.decode("".join(resources_json([facts], [])))["items"]
+    item = msgspec.json.decode(msgspec.json.encode(resource_document(facts)))
     assert item["locations"] == [
         {
             "location": "here",

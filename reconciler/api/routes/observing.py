@@ -131,7 +131,7 @@ async def read_replicas(call: Call) -> Response:
     location = call.query("location")
     rows = await asyncio.to_thread(call.api.replicas.read)
     mine = (row for row in rows if row.key == key and location in ("", row.location))
-    return call.respond({"kind": "list", "itemKind": "replica", "items": replica_document(mine)["replicas"]})
+    return call.respond({"kind": "list", "itemKind": "replica", "items": list(map(replica_document, mine))})
 
 
 async def read_drift(call: Call) -> Response:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -23,10 +23,26 @@ from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, OVERVIEW, TEXT, YAML, Operation
 from reconciler.model.key import KINDS, Kind
 from reconciler.model.target import Target, find_kind, parse_target
-from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
+from reconciler.overviews.choosing import Choice, choose_entries, take_choice
+from reconciler.overviews.overview import (
+    FOLLOW,
+    LAST,
+    SOURCES,
+    WIDE,
+    Entries,
+    Feed,
+    Listing,
+    Measurement,
+    Overview,
+    Parameter,
+    ReadContext,
+)
 from reconciler.overviews.table import OVERVIEWS
+from reconciler.overviews.writing import FORMS
 from reconciler.printable import escape_text, printable_lines
 from reconciler.queries.existence import did_you_mean
+from reconciler.render.style import TextStyle
+from reconciler.times import parse_past
 
 _POLL_SECONDS = 0.5
 _MEASURE_SECONDS = 0.5
@@ -42,55 +58,73 @@ _Result = TypeVar("_Result")
 async def read_overview(call: Call, overview: Overview) -> Response:
     """``overview``, in the form that the client accepts."""
     require_everything(call)
-    parameters = {parameter.name: _parse_parameter(call, parameter, overview) for parameter in overview.parameters}
+    declared = (*overview.parameters, *overview.choices)
+    parameters = {parameter.name: _parse_parameter(call, parameter, overview) for parameter in declared}
+    reading = _Reading(overview, take_choice(parameters), parameters, call.flag(WIDE) is True)
     media = call.choose_media_type(*_list_media_types(overview))
     if overview.is_measured:
-        return _build_response(call, overview, await _measure_usage(call, overview, parameters), media)
+        return await _measure_usage(call, reading, media)
     if overview.is_feed:
-        return await _read_feed(call, overview, parameters, media)
+        return await _read_feed(call, reading, media)
+    if _is_long(overview):
+        return await _stream_overview(call, reading, media)
+    return await run_in_thread(call, lambda: _respond_whole(call, reading, media))
+
+
+class _Reading(NamedTuple):
+    """A request: an overview, what is chosen of it, its other parameters, and whether its text is wide."""
+
+    overview: Overview
+    choice: Choice
+    parameters: dict[str, Any]
+    is_wide: bool
+
+    def read(self, context: ReadContext) -> Any:
+        """What the overview reads in ``context``; of a list, what is chosen."""
+        value = self.overview.read(context, **self.parameters)
+        return choose_entries(self.overview, value, self.choice) if isinstance(value, Entries) else value
+
+    def choose(self, rows: Iterable[Any], context: ReadContext) -> Entries:
+        """What is chosen of ``rows``."""
+        return choose_entries(self.overview, Entries(rows, context), self.choice)
+
+    def write(self, value: Any, media: str) -> Iterator[str]:
+        """``value`` as ``media``, in parts."""
+        if media == TEXT:
+            return iter((format_terminal_text(self.overview.text(value, TextStyle(wide=self.is_wide))),))
+        return FORMS[_FORMS[media]](self.overview, value)
+
+
+def _is_long(overview: Overview) -> bool:
+    """Whether an overview has all resources, so that it is sent in parts."""
+    return overview.listing is not None and overview.listing.extras is not None
+
+
+def _respond_whole(call: Call, reading: _Reading, media: str) -> Response:
+    """An overview; one that its command ends with an exit code for has that in a header."""
+    overview = reading.overview
+    value = reading.read(_make_read_context(call, call.reader))
+    if overview.listing is not None and media == JSON:
+        return _respond_list(call, overview.listing, value)
+    headers = {}
     if overview.exit_code is not None:
-        return await run_in_thread(call, lambda: _respond_whole(call, overview, parameters, media))
-    if overview.forms:
-        return await _stream_overview(call, overview, parameters, media)
-
-    return await run_in_thread(
-        call, lambda: _build_response(call, overview, _read_overview_value(call, overview, parameters), media)
-    )
+        changing = overview.is_changing is not None and overview.is_changing(value)
+        headers = {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
+    return Response("".join(reading.write(value, media)), media_type=media, headers=headers)
 
 
-def _read_overview_value(call: Call, overview: Overview, parameters: dict[str, Any]) -> Any:
-    """What ``overview`` reads with the reader of ``call``."""
-    return overview.read(_make_read_context(call, call.reader), **parameters)
-
-
-def _build_response(call: Call, overview: Overview, value: Any, media: str) -> Response:
-    if media == TEXT or overview.items is None:
-        return _text_response(overview.text(value, False))
-    items = list(overview.items(value))
-    return call.respond({"kind": "list", "itemKind": overview.item_kind, "items": items})
-
-
-def _respond_whole(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
-    """An overview that its command ends with an exit code for, with that in a header."""
-    value = _read_overview_value(call, overview, parameters)
-    assert overview.exit_code is not None
-    shown = (
-        format_terminal_text(overview.text(value, False))
-        if media == TEXT
-        else "".join(overview.forms[_FORMS[media]](value))
-    )
-    changing = overview.is_changing is not None and overview.is_changing(value)
-    headers = {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
-    return Response(shown, media_type=media, headers=headers)
+def _respond_list(call: Call, listing: Listing, entries: Entries) -> Response:
+    items = list(map(listing.item, entries.rows))
+    return call.respond({"kind": "list", "itemKind": listing.item_kind, "items": items})
 
 
 def _list_media_types(overview: Overview) -> tuple[str, ...]:
     """The media types of ``overview``, the default first."""
     if overview.is_feed:
         return (LINES, TEXT)
-    if overview.forms:
-        return (JSON, TEXT, YAML)
-    return (TEXT,) if overview.items is None else (JSON, TEXT)
+    if overview.listing is not None and not _is_long(overview):
+        return (JSON, TEXT)
+    return (TEXT, JSON, YAML) if overview.is_for_people else (JSON, TEXT, YAML)
 
 
 def _make_read_context(call: Call, reader: Reader) -> ReadContext:
@@ -103,21 +137,36 @@ def _parse_parameter(call: Call, parameter: Parameter, overview: Overview) -> An
     match parameter.type:
         case "number":
             least, most = parameter.bounds
-            return 0 if least == 0 and call.query(name) == "0" else call.count(name, parameter.default, most)
+            if parameter.default is None and not call.query(name):
+                return None
+            return 0 if least == 0 and call.query(name) == "0" else call.count(name, parameter.default or 1, most)
         case "flag":
             return call.flag(name) is True
         case "kind":
             return _parse_kind(call.query(name))
+        case "time":
+            return _parse_past_time(call, name)
         case "key" | "target":
             return _parse_target(call, parameter, overview)
     return call.query(name) or parameter.default
 
 
-def _parse_kind(text: str) -> Kind | None:
-    kind = KINDS.get(find_kind(text))
-    if text and kind is None:
-        raise Problem(404, f"there is no kind {text[:60]!r}{did_you_mean(text, KINDS)}")
-    return kind
+def _parse_kind(text: str) -> Kind | str | None:
+    name = find_kind(text)
+    kind = KINDS.get(name)
+    if text and kind is None and name != SOURCES:
+        raise Problem(404, f"there is no kind {text[:60]!r}{did_you_mean(text, (*KINDS, SOURCES))}")
+    return kind or name or None
+
+
+def _parse_past_time(call: Call, name: str) -> float | None:
+    text = call.query(name)
+    if not text:
+        return None
+    try:
+        return parse_past(text, call.api.clock.now())
+    except ValueError:
+        raise Problem(400, f"{name} is a time such as 2026-01-31T12:00:00Z, or an age such as 30m") from None
 
 
 def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Target | None:
@@ -136,7 +185,7 @@ def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Targe
     return target
 
 
-async def _stream_overview(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
+async def _stream_overview(call: Call, reading: _Reading, media: str) -> Response:
     """A long overview, in parts."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(call.api.overviews.admit(call.caller.principal))
@@ -146,12 +195,7 @@ async def _stream_overview(call: Call, overview: Overview, parameters: dict[str,
         thread = stack.enter_context(ThreadPoolExecutor(1, "overview"))
 
         def begin() -> Iterator[str]:
-            value = overview.read(_make_read_context(call, reader), **parameters)
-            return (
-                iter((format_terminal_text(overview.text(value, False)),))
-                if media == TEXT
-                else overview.forms[_FORMS[media]](value)
-            )
+            return reading.write(reading.read(_make_read_context(call, reader)), media)
 
         parts = await asyncio.get_running_loop().run_in_executor(thread, begin)
         return PartStream(call, _read_chunks(thread, parts), stack.pop_all(), None, media)
@@ -172,13 +216,17 @@ def _next_chunk(parts: Iterator[str]) -> bytes:
     return "".join(chunk).encode()
 
 
-async def _read_feed(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
+async def _read_feed(call: Call, reading: _Reading, media: str) -> Response:
     """The last entries of a feed, and then new ones as they come if the client follows them."""
-    last = parameters.pop(LAST)
+    last = reading.parameters.pop(LAST)
+    context = _make_read_context(call, call.reader)
+
+    def encode(rows: Sequence[Any]) -> bytes:
+        return _encode_lines(reading.overview, reading.choose(rows, context), media)
 
     def read() -> tuple[bytes, int]:
-        feed: Feed = _read_overview_value(call, overview, parameters)
-        return _encode_lines(overview, feed.newest(last), media), feed.position
+        feed: Feed = reading.read(context)
+        return encode(feed.newest(last)), feed.position
 
     async with contextlib.AsyncExitStack() as stack:
         follows = call.flag(FOLLOW)
@@ -187,38 +235,42 @@ async def _read_feed(call: Call, overview: Overview, parameters: dict[str, Any],
         content, position = await run_in_thread(call, read)
         if not follows:
             return Response(content, media_type=media)
-        feed: Feed = _read_overview_value(call, overview, parameters)
+        feed: Feed = reading.read(context)
         feed.resume(position)
-        return PartStream(
-            call, _follow_feed(overview, feed, content, media), stack.pop_all(), require_everything, media
-        )
+        return PartStream(call, _follow_feed(feed, encode, content), stack.pop_all(), require_everything, media)
 
 
-async def _follow_feed(overview: Overview, feed: Feed, content: bytes, media: str) -> AsyncIterator[bytes]:
+async def _follow_feed(feed: Feed, encode: Callable[[Sequence[Any]], bytes], content: bytes) -> AsyncIterator[bytes]:
     while True:
         if content:
             yield content
-        while not (content := _encode_lines(overview, feed.more(), media)):
+        while not (content := encode(feed.more())):
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _encode_lines(overview: Overview, entries: Sequence[Any], media: str) -> bytes:
+def _encode_lines(overview: Overview, entries: Entries, media: str) -> bytes:
     """A line for each of ``entries``."""
     if media == TEXT:
-        return "".join(f"{escape_text(overview.text([entry], False))}\n" for entry in entries).encode()
-    assert overview.items is not None
-    return b"".join(msgspec.json.encode(item) + b"\n" for item in overview.items(entries))
+        texts = (overview.text(entries._replace(rows=[row]), TextStyle()) for row in entries.rows)
+        return "".join(f"{escape_text(text)}\n" for text in texts).encode()
+    assert overview.listing is not None
+    return b"".join(msgspec.json.encode(overview.listing.item(row)) + b"\n" for row in entries.rows)
 
 
-async def _measure_usage(call: Call, overview: Overview, parameters: dict[str, Any]) -> Sequence[Any]:
+async def _measure_usage(call: Call, reading: _Reading, media: str) -> Response:
     """What is used during a moment, in which no thread waits."""
+    context = _make_read_context(call, call.reader)
     with call.api.overviews.admit(call.caller.principal):
-        measurement: Measurement = await call.apart(partial(_read_overview_value, call, overview, parameters))
+        measurement: Measurement = await call.apart(partial(reading.read, context))
         rows = await asyncio.to_thread(measurement.read)
         if rows:
             await asyncio.sleep(_MEASURE_SECONDS)
             rows = await asyncio.to_thread(measurement.read)
-    return rows
+    entries, listing = reading.choose(rows, context), reading.overview.listing
+    assert listing is not None
+    if media == JSON:
+        return _respond_list(call, listing, entries)
+    return Response("".join(reading.write(entries, media)), media_type=media)
 
 
 def require_everything(call: Call) -> None:
@@ -234,10 +286,6 @@ async def run_in_thread(call: Call, read: Callable[[], _Result]) -> _Result:
         return await call.apart(read, call.api.overview_slots)
 
 
-def _text_response(text: str) -> Response:
-    return Response(format_terminal_text(text), media_type=TEXT)
-
-
 def format_terminal_text(text: str) -> str:
     """``text`` as a terminal may show it, with a line break at its end; "" without any."""
     return printable_lines(text if not text or text.endswith("\n") else f"{text}\n")
@@ -246,14 +294,15 @@ def format_terminal_text(text: str) -> str:
 def _make_operation(overview: Overview) -> Operation:
     """The operation that shows ``overview``."""
     offered = _list_media_types(overview)
+    declared = (*overview.parameters, *overview.choices)
     return Operation(
         "GET",
         f"/org/{{org}}/{overview.path}",
         partial(read_overview, overview=overview),
         overview.summary,
         OVERVIEW,
-        parameters=(*(parameter.name for parameter in overview.parameters), *([FOLLOW] if overview.is_feed else [])),
-        bounds={parameter.name: parameter.bounds for parameter in overview.parameters if parameter.type == "number"},
+        parameters=(*(parameter.name for parameter in declared), *([FOLLOW] if overview.is_feed else []), WIDE),
+        bounds={parameter.name: parameter.bounds for parameter in declared if parameter.type == "number"},
         media=offered[0],
         forms=offered[1:],
     )

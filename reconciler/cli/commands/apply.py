@@ -55,7 +55,8 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
     If a daemon is running, it makes the run. Without a daemon, the command starts replicas on this host before it
     ends; replicas that take longer, and all probes and restarts, need a daemon. Exits with 1 if anything was refused,
-    failed or waits, if --wait ran out of time, or if replicas are left that only a daemon can start.
+    failed or waits, unless it waits for replicas that a daemon ends, if --wait ran out of time, or if replicas are left
+    that only a daemon can start.
     """
     from reconciler.cli.options import read_records
     from reconciler.cli.output.wait_display import show_unhealthy, unhealthy_lines
@@ -67,7 +68,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     begun = time.monotonic()
     deadline = begun + timeout
     lock = StateLock(settings.state)
-    counts = None
+    counts, is_continued = None, False
     try:
         lock.acquire("reconciler apply")
     except LockedError:
@@ -75,6 +76,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
             raise  # it works on a state directory that is no longer there
         with show_unhealthy(settings, wait):
             reports = _run_in_daemon(settings, wait, deadline, plans)
+        is_continued = not wait
     else:
         import asyncio
 
@@ -83,7 +85,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
                 reports, counts = asyncio.run(_run_here(settings, wait, deadline, plans))
         finally:
             lock.release()
-    code = _print_reports(settings, reports)
+    code = _print_reports(settings, reports, is_continued=is_continued)
     note_uncommitted(settings.sources)
     if counts is not None and counts.wanted:
         code = max(code, _report_replicas(counts))
@@ -262,7 +264,8 @@ def _warn_about_status(records: Records, reports: list[Report]) -> None:
                 click.echo(f"warning: {report.source}: the status is not written: {condition.message}", err=True)
 
 
-def _print_reports(settings: Settings, reports: list[Report]) -> int:
+def _print_reports(settings: Settings, reports: list[Report], *, is_continued: bool) -> int:
+    """Print what was done; returns the exit code, where a daemon may end what ends by itself (``is_continued``)."""
     from reconciler.cli.output.printing import print_findings
     from reconciler.pipeline.report import format_report_lines
     from reconciler.render.excerpt import Excerpts
@@ -277,4 +280,5 @@ def _print_reports(settings: Settings, reports: list[Report]) -> int:
             click.echo(line)
     click.echo(explain_hint(finding for report in reports for finding in report.findings), nl=False)
     latest = {report.source: report for report in reports}
-    return int(not all(report.good for report in latest.values()))
+    done = (report.good or (is_continued and report.ends_by_itself) for report in latest.values())
+    return int(not all(done))

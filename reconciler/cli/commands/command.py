@@ -12,6 +12,7 @@ import click
 
 from reconciler.cli.operator import confirm_loss
 from reconciler.cli.options import Duration, get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import RefusedError, UsageError
 
@@ -39,7 +40,7 @@ POLL_SECONDS = 0.05
     "--timeout", type=Duration(), default=300.0, metavar="TIME", help="How long to wait, such as 20s; default 5m."
 )
 @click.option("--cancel", metavar="ID", default="", help="Cancel a command that is pending.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@output_option()
 @settings_option
 def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], **options: Any) -> int:
     """Perform a command on the workload or volume set KEY; without TYPE, list its commands.
@@ -52,6 +53,7 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
     from reconciler.clock import SystemClock
     from reconciler.operations.commands import open_existing
     from reconciler.operations.resource_commands import ResourceCommands, parse_fields
+    from reconciler.queries.existence import check_key
 
     spec = _read_spec(options["spec"])
     if (options["cancel"] and name) or (not name and (fields or spec)):
@@ -65,6 +67,7 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
             click.echo(commands.cancel(key, options["cancel"]))
             return 0
         if not name:
+            check_key(records, key)
             _print_commands(list(records.commands.list(key)), options["output"])
             return 0
         specs = commands.prepare(key, name, spec)
@@ -121,27 +124,27 @@ def _wait_for_commands(settings: Settings, records: Records, ids: Sequence[str],
         time.sleep(POLL_SECONDS)
 
 
-def _report_commands(commands: ResourceCommands, created: list[StoredCommand], output: str, *, woken: bool) -> int:
+def _report_commands(commands: ResourceCommands, created: list[StoredCommand], output: Output, *, woken: bool) -> int:
     """Show what was requested and what became of it; returns the exit code."""
     from reconciler.records.tables.commands import CommandStage
     from reconciler.render.commands import command_line
 
-    if output == "json":
+    if not output.is_text:
         _print_commands(created, output)
-    for stored_command in created if output == "text" else ():
+    for stored_command in created if output.is_text else ():
         click.echo(f"{stored_command.id}  {command_line(stored_command)}")
     if not woken:
         waits = "it waits for one: reconciler run" if any(map(commands.needs_daemon, created)) else ""
-        click.echo(f"no daemon runs; {waits or 'the next `reconciler apply` performs it'}", err=output == "json")
+        click.echo(f"no daemon runs; {waits or 'the next `reconciler apply` performs it'}", err=not output.is_text)
     return int(any(command.stage in (CommandStage.FAILED, CommandStage.CANCELLED) for command in created))
 
 
-def _print_commands(commands: list[StoredCommand], output: str) -> None:
-    from reconciler.cli.output.printing import echo_json, is_colour_terminal
+def _print_commands(commands: list[StoredCommand], output: Output) -> None:
+    from reconciler.cli.output.printing import is_colour_terminal
     from reconciler.clock import SystemClock
     from reconciler.render.commands import command_document, command_table
 
-    if output == "json":
-        echo_json({"items": [command_document(command) for command in commands]})
+    if not output.is_text:
+        print_document(output, {"items": [command_document(command) for command in commands]}, "items")
     elif commands:
         click.echo(command_table(commands, SystemClock().now(), is_colour_terminal(sys.stdout)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import load_settings_as_owner, settings_option
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.render.layout import paint_text
 
@@ -20,27 +21,25 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @click.command(epilog="Example: reconciler doctor --format json")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@output_option(has_names=False, has_alias=True)
 @settings_option
-def command(settings_file: Path, form: str) -> int:
+def command(settings_file: Path, output: Output) -> int:
     """Check settings, rights, keys, sources, clock, disks, records, audit logs and the daemon, and suggest what to do.
 
     Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
     from reconciler.checks import CheckVerdict
-    from reconciler.cli.output.printing import echo_json
 
     checks = []
     on = is_colour_terminal(sys.stdout)
     for check in _run_checks(settings_file):
         checks.append(check)
-        if form == "text":
+        if output.is_text:
             click.echo(_check_line(check, on))
     counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in CheckVerdict}
-    if form == "json":
-        echo_json(
-            {"problems": counts[CheckVerdict.PROBLEM], "warnings": counts[CheckVerdict.WARNING], "checks": checks}
-        )
+    if not output.is_text:
+        problems, warnings = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.WARNING]
+        print_document(output, {"problems": problems, "warnings": warnings, "checks": checks})
     else:
         click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in CheckVerdict))
     return int(counts[CheckVerdict.PROBLEM] > 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import load_settings_as_owner, read_records, settings_option
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 
@@ -21,15 +22,14 @@ if TYPE_CHECKING:
 
 @click.command(cls=TargetCommand, epilog="Example: reconciler drift workload/shop/api")
 @key_argument(required=False)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@output_option()
 @settings_option
-def command(settings_file: Path, key: Key | None, output: str) -> None:
+def command(settings_file: Path, key: Key | None, output: Output) -> None:
     """Show the changes that were made at a location and not in Git: all of them, or those of KEY.
 
     While a daemon runs, its last check is shown; else the locations are checked now. The printed rules permit the same
     differences from now on, once they are added to the settings.
     """
-    from reconciler.cli.output.printing import echo_json
     from reconciler.queries.existence import check_key
     from reconciler.render.drift import drift_document, drift_lines
 
@@ -39,8 +39,8 @@ def command(settings_file: Path, key: Key | None, output: str) -> None:
         check_key(records, key)
     at, rows = _check_drift(settings, records)
     rows = [row for row in rows if key is None or row.key == str(key)]
-    if output == "json":
-        echo_json(drift_document(at, rows))
+    if not output.is_text:
+        print_document(output, drift_document(at, rows), "items")
         return
     for line in drift_lines(at, rows, is_colour_terminal(sys.stdout)):
         click.echo(line)

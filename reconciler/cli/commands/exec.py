@@ -10,7 +10,7 @@ import click
 
 from reconciler.cli.options import load_settings_as_owner, records_or_none, settings_option
 from reconciler.cli.target_arguments import TargetCommand, key_argument
-from reconciler.errors import EngineError, RefusedError
+from reconciler.errors import EngineError, NotFoundError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import ExecTarget
@@ -19,13 +19,29 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler exec workload/shop/api -- ls -l /")
+class ExecCommand(TargetCommand):
+    """Its exit codes are those of programs, so that what is not there has that of a container that is not there."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse ``args``; exits with 125 where they name nothing."""
+        from reconciler.cli.output.printing import print_error
+        from reconciler.terminal.session import LOST
+
+        try:
+            return super().parse_args(ctx, args)
+        except NotFoundError as error:
+            print_error(str(error))
+            ctx.exit(LOST)
+
+
+@click.command(cls=ExecCommand, epilog="Example: reconciler exec workload/shop/api -- ls -l /")
 @key_argument()
 @click.argument("argv", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--replica", metavar="NAME", default="", help="The replica; else the first one that is ready.")
 @click.option("--container", metavar="NAME", default="", help="The container; else the first one.")
 @click.option("--location", metavar="NAME", default="", help="Only replicas at this location.")
-@click.option("--tty/--no-tty", default=None, help="Give CMD a terminal, or not; else as here.")
+@click.option("-i", "--stdin", is_flag=True, expose_value=False, help="Not needed: CMD reads standard input anyway.")
+@click.option("-t/-T", "--tty/--no-tty", default=None, help="Give CMD a terminal, or not; else as here.")
 @settings_option
 def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | None, **names: str) -> int:
     """Run CMD in a container of the workload KEY on this host; else a shell.

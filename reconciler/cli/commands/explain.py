@@ -6,17 +6,23 @@ import sys
 
 import click
 
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import is_colour_terminal
 
 
 @click.command(epilog="Example: reconciler explain readiness-missing")
 @click.argument("rule")
-def command(rule: str) -> None:
+@output_option()
+def command(rule: str, output: Output) -> None:
     """Explain what a rule requires and why, with manifests that break it and follow it.
 
     In the examples, a comment with an arrow marks the error: on its own line, or with ↓ on the next.
     """
     from reconciler.queries.rules import explain_rule
-    from reconciler.render.rules import rule_lines
+    from reconciler.render.rules import rule_document, rule_lines
 
-    click.echo("\n".join(rule_lines(*explain_rule(rule), is_colour_terminal(sys.stdout))))
+    explanation = explain_rule(rule)
+    if output.is_text:
+        click.echo("\n".join(rule_lines(*explanation, is_colour_terminal(sys.stdout))))
+    else:
+        print_document(output, rule_document(*explanation))

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, make_access_error, records_or_none, settings_option
+from reconciler.cli.options import (
+    load_settings_as_owner,
+    make_access_error,
+    read_past_time,
+    records_or_none,
+    settings_option,
+)
+from reconciler.cli.output.forms import Output, output_option, print_items
 from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.cli.target_arguments import TargetCommand, read_gvc, target_argument
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
-from reconciler.times import parse_past
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import LogLine
@@ -51,34 +57,24 @@ def _mark_column(query: str, column: int) -> str:
     return f"\n  {query}\n  {' ' * (column - 1)}^" if shown else ""
 
 
-def _parse_time_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that is a time or an age: returns seconds since the epoch."""
-    from reconciler.clock import SystemClock
-
-    if value is None:
-        return None
-    try:
-        return parse_past(value, SystemClock().now())
-    except ValueError:
-        raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
-
-
 @click.command(cls=TargetCommand, epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
 @target_argument("query", _parse_query_option)
 @click.option("-f", "--follow", is_flag=True, help="Also show new lines as they come.")
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_parse_time_option,
+    callback=read_past_time,
     help="Only lines since 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z.",
 )
-@click.option("--until", metavar="TIME", callback=_parse_time_option, help="Only lines until then; written as --since.")
-@click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="Limit of lines; 100.")
+@click.option("--until", metavar="TIME", callback=read_past_time, help="Only lines until then; written as --since.")
+@click.option(
+    "--limit", "--tail", "limit", metavar="N", default=100, type=click.IntRange(min=0), help="Limit of lines; 100."
+)
 @click.option("--location", metavar="NAME", help="Only lines of this location.")
 @click.option("--replica", metavar="NAME", help="Only lines of this replica or execution.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
+@output_option(has_names=False)
 @settings_option
-def command(settings_file: Path, output: str, follow: bool, **parameters: Any) -> None:
+def command(settings_file: Path, output: Output, follow: bool, **parameters: Any) -> None:
     """Show the newest lines of the logs of workloads on this host, oldest first.
 
     QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
@@ -92,20 +88,17 @@ def command(settings_file: Path, output: str, follow: bool, **parameters: Any) -
     if follow and options.until is not None:
         raise UsageError("--follow shows new lines, and --until excludes them: use one of them")
     settings = load_settings_as_owner(settings_file)
-    show = line_form(output)
     try:
         for lines in _read_lines(settings, options, follow):
-            _print_lines(lines, show)
+            _print_lines(lines, output)
     except PermissionError as error:
         raise make_access_error(settings, error) from None
 
 
-def line_form(output: str) -> Callable[[LogLine], str]:
+def line_form() -> Callable[[LogLine], str]:
     """The text of a line; escaped where the output reaches a terminal."""
-    from reconciler.render.logs import log_json, log_line
+    from reconciler.render.logs import log_line
 
-    if output == "json":
-        return log_json
     return partial(log_line, colour=is_colour_terminal(sys.stdout), escape=sys.stdout.isatty())
 
 
@@ -127,7 +120,13 @@ def _read_lines(settings: Settings, options: LogOptions, follow: bool) -> Iterat
         yield reader.more()
 
 
-def _print_lines(lines: Sequence[LogLine], show: Callable[[LogLine], str]) -> None:
+def _print_lines(lines: Sequence[LogLine], output: Output) -> None:
+    from reconciler.render.logs import log_item, log_json
+
+    if output.base == "json" and output.form != "json":
+        print_items(output, list(map(log_item, lines)))
+        return
+    show = line_form() if output.is_text else log_json
     for begin in range(0, len(lines), _AT_ONCE):
         # A pipe gets the lines as the workload wrote them; for a terminal, ``show`` escapes control characters.
         write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.options import load_settings_as_owner, records_or_none, settings_option
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
@@ -23,32 +25,41 @@ if TYPE_CHECKING:
 @click.option("--access", is_flag=True, help="Print the rights that the daemon needs on a cluster, as RBAC objects.")
 @click.option("--namespace", metavar="NAME", default="reconciler", help="With --access: that of the ServiceAccount.")
 @click.option("--account", metavar="NAME", default="reconciler", help="With --access: the ServiceAccount.")
+@output_option()
 @settings_option
-def command(settings_file: Path, key: Key | None, location: str, access: bool, namespace: str, account: str) -> None:
+def command(settings_file: Path, key: Key | None, location: str, output: Output, access: bool, **names: str) -> None:
     """Print the objects of a workload as YAML, as they are applied at a location on a cluster.
 
     A workload that is not applied yet is read from the newest revision of its source. The data of Secrets are masked,
     and nothing is sent to the cluster. `reconciler eject` writes all of a location.
     """
     from reconciler.errors import UsageError
-    from reconciler.render.objects import format_objects
 
     if access and not location:
-        click.echo(format_objects(_find_any_rendering().render_access(namespace, account)), nl=False)
+        _print_objects(output, _find_any_rendering().render_access(**names))
         return
     settings = load_settings_as_owner(settings_file)
     name, plugin = find_rendering(settings, location)
     if access:
-        click.echo(format_objects(plugin.render_access(namespace, account)), nl=False)
+        _print_objects(output, plugin.render_access(**names))
         return
     if key is None:
         raise UsageError("name the KEY of a workload, or print the rights with --access")
-    click.echo(_render(settings, name, plugin, key), nl=False)
+    _print_objects(output, _render(settings, name, plugin, key))
 
 
-def _render(settings: Settings, location: str, plugin: SupportsRendering, key: Key) -> str:
-    from reconciler.errors import NotFoundError
+def _print_objects(output: Output, objects: Sequence[Mapping[str, Any]]) -> None:
+    """Print ``objects`` as documents that kubectl takes, or below ``items`` of a list of its kind."""
     from reconciler.render.objects import format_objects
+
+    if output.form in ("text", "wide", "yaml"):
+        click.echo(format_objects(objects), nl=False)
+    else:
+        print_document(output, {"apiVersion": "v1", "kind": "List", "items": list(objects)}, "items")
+
+
+def _render(settings: Settings, location: str, plugin: SupportsRendering, key: Key) -> Sequence[Mapping[str, Any]]:
+    from reconciler.errors import NotFoundError
 
     records = records_or_none(settings)
     is_applied = records.applied.at(key, location) is not None
@@ -56,7 +67,7 @@ def _render(settings: Settings, location: str, plugin: SupportsRendering, key: K
     objects = [item for resource in rendered if resource.key == key for item in resource.objects]
     if not objects:
         raise NotFoundError(f"{key} has no objects at {location}")
-    return format_objects(plugin.mask(objects))
+    return plugin.mask(objects)
 
 
 def _render_applied(

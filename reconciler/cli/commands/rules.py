@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import click
 
+from reconciler.cli.output.forms import Output, output_option, print_document
+
 SEVERITIES = ("error", "warning", "notice")
 
 
 @click.command(epilog="Example: reconciler rules --severity warning")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only rules of this severity.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
-def command(severity: str | None, form: str) -> None:
+@output_option(has_alias=True)
+def command(severity: str | None, output: Output) -> None:
     """List the rules by subject, with what each requires.
 
     Only errors block a revision; the comment `# reconciler: ignore RULE reason` silences the others.
     `reconciler explain RULE` explains one rule.
     """
-    from reconciler.cli.output.printing import echo_json
     from reconciler.queries.rules import list_rules
     from reconciler.render.rules import rule_documents, rule_table
 
     chosen = list_rules(severity)
-    if form == "json":
-        echo_json(rule_documents(chosen))
-    else:
+    if output.is_text:
         click.echo(rule_table(chosen), nl=False)
+    else:
+        print_document(output, rule_documents(chosen))

@@ -10,16 +10,16 @@ import click
 
 from reconciler import __version__
 from reconciler.cli.options import load_or_none, settings_option
-from reconciler.cli.output.printing import echo_json
+from reconciler.cli.output.forms import Output, output_option, print_document
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
 @click.command(epilog="Example: reconciler version -o json")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@output_option(has_names=False)
 @settings_option
-def command(settings_file: Path, output: str) -> None:
+def command(settings_file: Path, output: Output) -> None:
     """Show the version of this command, that of the daemon where one runs, and the engines there are.
 
     Works without settings.
@@ -32,8 +32,8 @@ def command(settings_file: Path, output: str) -> None:
         "engines": sorted(list_engines()),
         "python": platform.python_version(),
     }
-    if output == "json":
-        echo_json(versions)
+    if not output.is_text:
+        print_document(output, versions)
         return
     for name, value in versions.items():
         click.echo(f"{name:<8} {', '.join(value) if isinstance(value, list) else value or 'not running'}")

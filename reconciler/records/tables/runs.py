@@ -71,6 +71,18 @@ class Runs:
             (self._now(), outcome, digest, msgspec.json.encode(dict(counts)), message, run),
         )
 
+    def fold(self, run: int) -> None:
+        """Forget the run before ``run`` of its source if it ended in the same way, by the same plan of one revision.
+
+        For a run that changed nothing: what waits is planned again at each wake-up, and is listed once.
+        """
+        alike = " AND ".join(f"former.{name} IS runs.{name}" for name in ("revision", "outcome", "digest", "counts"))
+        self._db.write(
+            f"""DELETE FROM runs AS former WHERE id = (SELECT max(id) FROM runs WHERE id < ?1 AND source =
+                (SELECT source FROM runs WHERE id = ?1)) AND EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND {alike})""",
+            (run,),
+        )
+
     def append_failed(self, run: Run) -> bool:
         """Append ``run``, which did nothing; assigns its number and times, and returns whether it was appended.
 

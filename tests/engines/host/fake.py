@@ -317,6 +317,10 @@ class FakeRuntime(HostPrograms):
     def append_output(self, place: ContainerId, text: str) -> None:
         """There are no readers."""
 
+    def find_processes(self, place: ContainerId) -> frozenset[int]:
+        """None are known."""
+        return frozenset()
+
     def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
         """No container writes anything."""
         return ()

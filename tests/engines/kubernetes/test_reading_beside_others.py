@@ -16,6 +16,7 @@ from reconciler.queries.logs import Bounds, LogOptions, LogReader
 from reconciler.queries.top import ReplicaReader
 from reconciler.records.store import Records
 from reconciler.render.replicas import replica_document, replica_table
+from reconciler.render.style import TextStyle
 from reconciler.settings import ClusterSettings, LocationSettings, Settings
 from tests.engines.kubernetes.reading_kit import WEB, ReadCluster, texts_of
 
@@ -81,9 +82,9 @@ def test_exec_reports_a_location_whose_replicas_are_unknown(cluster: ReadCluster
 def test_replicas_of_a_cluster_show_their_nodes(cluster: ReadCluster) -> None:
     cluster.add_pod("web-1")
     rows = [msgspec.structs.replace(row, node="node-a") for row in ReplicaReader(cluster.settings).read()]
-    heading, line = (text.split() for text in replica_table(rows, colour=False))
+    heading, line = (text.split() for text in replica_table(rows, TextStyle()).splitlines())
     assert (heading[3], line[3]) == ("NODE", "node-a")
-    assert replica_document(rows)["replicas"][0]["node"] == "node-a"
+    assert replica_document(rows[0])["node"] == "node-a"
     bare = [msgspec.structs.replace(row, node="") for row in rows]
-    assert "NODE" not in replica_table(bare, colour=False)[0]
-    assert "node" not in replica_document(bare)["replicas"][0]
+    assert "NODE" not in replica_table(bare, TextStyle())
+    assert "node" not in replica_document(bare[0])

@@ -14,7 +14,8 @@ import msgspec
 from reconciler.engines.host.probes.connection import connect_to_port
 from reconciler.engines.host.probes.grpc import check_health
 from reconciler.engines.host.probes.http import fetch_status
-from reconciler.engines.host.probes.response import ProbeError
+from reconciler.engines.host.probes.response import CLOSED, ProbeError
+from reconciler.engines.host.runtimes.connections import find_listening_ports
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
@@ -25,6 +26,12 @@ LATE = 0.5
 
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EADDRNOTAVAIL})
 """Errors that come from this host and not from the container."""
+
+
+_MOST_PORTS = 5
+"""The most ports that a message lists."""
+_UNANSWERED = (os.strerror(errno.ECONNREFUSED).lower(), CLOSED)
+"""The messages of probes that no program may have seen: what forwards to a container accepts, and then closes."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -42,6 +49,9 @@ class ExecRuntime(Protocol):
 
     async def exec(self, container_id: ContainerId, argv: tuple[str, ...], timeout: float) -> ExecResult:
         """As Runtime.exec."""
+
+    def find_processes(self, container_id: ContainerId) -> frozenset[int]:
+        """As Runtime.find_processes."""
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
@@ -82,6 +92,31 @@ async def _run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> 
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else "no connection"
         return ProbeResult(None if error.errno in SHORT else False, why)
+
+
+async def explain_failure(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe, message: str) -> str:
+    """``message`` of a failed probe, with the ports on which the container listens where nobody answered. Slow."""
+    target = probe.http_get or probe.grpc or probe.tcp_socket
+    if target is None or message not in _UNANSWERED:
+        return message
+    declared = target.port or next(iter(asked.container.ports), 0)
+    return await asyncio.to_thread(_describe_ports, runtime, asked, declared) or message
+
+
+def _describe_ports(runtime: ExecRuntime, asked: ProbeTarget, declared: int) -> str:
+    """``nothing listens on 20528 (PORT); the program listens on 8080``; "" if it does, or if that cannot be seen."""
+    listening = find_listening_ports(runtime.find_processes(asked.place))
+    if listening is None:
+        return ""
+    port = declared if listening.is_apart else asked.ports.get(declared, declared)
+    if port in listening.ports:
+        return ""
+    ports = asked.container.ports
+    variable = "PORT" if declared in ports[:1] else f"PORT_{declared}"
+    named = f" ({variable})" if declared in ports else ""
+    others = sorted(listening.ports)
+    listed = ", ".join(map(str, others[:_MOST_PORTS])) + (", …" if others[_MOST_PORTS:] else "")
+    return f"nothing listens on {port}{named}; the program listens on {listed or 'no port'}"
 
 
 async def _find_fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from reconciler.engines.host.probes.response import Head, ProbeError, parse_head
+from reconciler.engines.host.probes.response import CLOSED, Head, ProbeError, parse_head
 
 HOST = "127.0.0.1"
 """The address that replicas listen on."""
@@ -41,7 +41,7 @@ async def exchange_request(sock: socket.socket, request: bytes) -> Head:
     while (head := parse_head(received)) is None:
         part = await loop.sock_recv(sock, _READ)
         if not part:
-            raise ProbeError("connection closed before an answer")
+            raise ProbeError(CLOSED)
         received += part
     left = head.unread - (len(received) - head.size)
     while left > 0 and (part := await loop.sock_recv(sock, _READ)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.engines.host.probes.connection import HOST
 from reconciler.engines.host.probes.http import AGENT
-from reconciler.engines.host.probes.response import ProbeError
+from reconciler.engines.host.probes.response import CLOSED, ProbeError
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -50,7 +50,7 @@ async def _call_server(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         while not answer.over:
             received = await reader.read(READ)
             if not received:
-                raise ProbeError("connection closed before an answer")
+                raise ProbeError(CLOSED)
             answer.take(connection, connection.receive_data(received))
             writer.write(connection.data_to_send())
     except H2Error:
@@ -96,7 +96,7 @@ class _Answer:
                 self._body += event.data or b""
                 connection.acknowledge_received_data(event.flow_controlled_length or 0, 1)
             elif isinstance(event, StreamReset | ConnectionTerminated) and not self.over:
-                raise ProbeError("connection closed before an answer")
+                raise ProbeError(CLOSED)
             self.over = self.over or isinstance(event, StreamEnded)
         if len(self._body) > ANSWER:
             raise ProbeError("too long an answer")

@@ -11,7 +11,7 @@ import msgspec
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import ReplicaContainer
-from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
+from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, explain_failure, run_probe
 from reconciler.engines.host.probes.state import (
     ProbeKind,
     ProbeState,
@@ -93,18 +93,39 @@ class Prober:
 
     async def _ask(self, asked: ProbeTarget, question: _Question, state: ProbeState, spread: float) -> ProbeState:
         """The state after the next result; a changed verdict is reported."""
-        kind, probe = question.kind, question.probe
+        probe = question.probe
         now = self._clock.monotonic()
         await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
         now = self._clock.monotonic()
         answer = await run_probe(self._runtime, asked, probe)
         new = apply_result(probe, state, answer.ok, now)
-        if new.verdict not in (None, state.verdict) and self._is_current(asked.place):
-            self._publish(Verdict(asked.place, question.started, kind, new.verdict, answer.message))
+        if new.verdict is False and not answer.ok:
+            message = await explain_failure(self._runtime, asked, probe, answer.message)
+            # Programs listen late: the ports of one that does not answer are named again when they change.
+            if state.verdict is not False or question.is_news(message, answer.message):
+                self._report(asked, question, ok=False, message=message)
+        elif new.verdict not in (None, state.verdict):
+            self._report(asked, question, ok=True, message="")
         return new
 
+    def _report(self, asked: ProbeTarget, question: _Question, *, ok: bool, message: str) -> None:
+        if self._is_current(asked.place):
+            question.note(message)
+            self._publish(Verdict(asked.place, question.started, question.kind, ok, message))
 
-class _Question(msgspec.Struct, frozen=True):
+
+class _Question(msgspec.Struct):
+    """A probe of a container that started at ``started``, with the last ``message`` that was reported."""
+
     kind: ProbeKind
     probe: Probe
     started: float
+    message: str = ""
+
+    def note(self, message: str) -> None:
+        """Remember the ``message`` that is reported now."""
+        self.message = message
+
+    def is_news(self, message: str, plain: str) -> bool:
+        """Whether ``message`` has more than the ``plain`` one, and was not reported last."""
+        return message not in (plain, self.message)

@@ -15,6 +15,9 @@ LINE = 65_536
 BODY = 10_240
 """Bytes of the body that are read and discarded, so that servers see no broken connection."""
 
+CLOSED = "connection closed before an answer"
+"""The message where a connection ends without an answer."""
+
 _END = re.compile(rb"\n\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.[^ \n]* ([0-9]{3})")
 

@@ -123,6 +123,10 @@ class HandoverRuntime:
         """Run a program inside a container, in its own runtime."""
         return await self._of(container_id.key, container_id.replica).exec(container_id, argv, timeout)
 
+    def find_processes(self, container_id: ContainerId) -> frozenset[int]:
+        """Processes of a container, by its own runtime."""
+        return self._of(container_id.key, container_id.replica).find_processes(container_id)
+
     async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether the container has the program ``sleep``. Raises EngineError."""
         return await self._of(container_id.key, container_id.replica).can_sleep(container_id)

@@ -216,6 +216,9 @@ class Runtime(Protocol):
     async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
 
+    def find_processes(self, container_id: ContainerId) -> frozenset[int]:
+        """Processes of a running container, as this host numbers them; none where they are not known. Blocks."""
+
     async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether a running container has the program ``sleep``, of the default preStop hook. Raises EngineError."""
 

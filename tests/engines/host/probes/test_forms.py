@@ -6,6 +6,8 @@ import asyncio
 import os
 import resource
 import socket
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,7 @@ from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.decisions.replica import ReplicaContainer
-from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, run_probe
+from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, explain_failure, run_probe
 from reconciler.engines.host.probes.grpc import serving_status
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.response import ProbeError
@@ -36,13 +38,22 @@ from reconciler.model.kinds.workload import Probe
 from reconciler.reasons import Reason
 from tests.engines.host.probes.servers import certificate, closed_port, health_server, serve_statuses, speaker
 from tests.support.cases import cases
+from tests.support.programs import only_root
 
 PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 DECLARED = 8080
 
 
 class ShellRuntime:
-    """Runs programs on this host, as a runtime does within a container."""
+    """Runs programs on this host, as a runtime does within a container that has the processes ``pids``."""
+
+    def __init__(self, *pids: int) -> None:
+        self.pids = frozenset(pids)
+
+    def find_processes(self, place: ContainerId) -> frozenset[int]:
+        """As Runtime.find_processes."""
+        assert place == PLACE
+        return self.pids
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """As Runtime.exec."""
@@ -335,3 +346,56 @@ async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_go
     # A probe that waited to be accepted when the server closed gets another error than a later one.
     assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}
     await prober.close()
+
+
+LISTEN = """import socket, sys
+listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*sorted(listener.getsockname()[1] for listener in listeners), flush=True)
+sys.stdin.read()
+"""
+
+
+async def explain(program: subprocess.Popen[str], form: dict[str, Any], *ports: int) -> str:
+    """What is said of a refused probe in ``form`` of a container with ``ports`` whose program is ``program``."""
+    runtime, probe = ShellRuntime(program.pid), msgspec.convert(form, Probe)
+    return await explain_failure(runtime, asked_of(*ports), probe, "connection refused")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_a_failure_names_the_ports_on_which_the_program_listens(count: int) -> None:
+    command, refused = [sys.executable, "-c", LISTEN, str(count)], closed_port()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        ports = program.stdout.readline().split()
+        messages = [
+            await explain(program, form, refused) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})
+        ]
+        second = await explain(program, {"tcpSocket": {"port": DECLARED + 1}}, 1, refused)
+        at_these = {await explain(program, {"httpGet": {}}, int(port)) for port in ports}
+        program.stdin.close()
+    there = ", ".join(ports) or "no port"
+    assert messages == [f"nothing listens on {refused} (PORT); the program listens on {there}"] * 3
+    assert second == f"nothing listens on {refused} (PORT_8081); the program listens on {there}"
+    assert at_these <= {"connection refused"}, "it listens there by now"
+
+
+@only_root("only root can give a program a network of its own")
+async def test_in_a_network_of_its_own_the_program_listens_on_the_declared_port() -> None:
+    command = ["unshare", "--net", sys.executable, "-c", LISTEN, "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        port = program.stdout.readline().strip()
+        message = await explain(program, {"tcpSocket": {}}, closed_port())
+        program.stdin.close()
+    assert message == f"nothing listens on {DECLARED} (PORT); the program listens on {port}"
+
+
+async def test_a_failure_of_what_cannot_be_seen_stays_as_it_is() -> None:
+    hidden = ShellRuntime(os.getpid(), 2**22)
+    refused = msgspec.convert({"tcpSocket": {}}, Probe)
+    assert await explain_failure(hidden, asked_of(closed_port()), refused, "connection refused") == "connection refused"
+    for form, message in (({"tcpSocket": {}}, "connection refused"), ({"httpGet": {}}, "HTTP 500")):
+        probe = msgspec.convert(form, Probe)
+        assert await explain_failure(ShellRuntime(), asked_of(closed_port()), probe, message) == message

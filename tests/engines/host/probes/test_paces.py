@@ -67,6 +67,10 @@ class ScriptedRuntime:
         self.well = well
         self.asked: list[float] = []
 
+    def find_processes(self, place: ContainerId) -> frozenset[int]:
+        """None are known."""
+        return frozenset()
+
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """As Runtime.exec."""
         assert (place, tuple(argv), timeout) == (PLACE, ("check",), 1)

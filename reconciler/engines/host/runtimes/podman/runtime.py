@@ -253,6 +253,11 @@ class PodmanRuntime:
             raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
         return await self._connection.service.execution.run(tracked.id, argv, timeout)
 
+    def find_processes(self, container_id: ContainerId) -> frozenset[int]:
+        """The first process, where this host sees it."""
+        tracked = self._connection.containers.get(container_id)
+        return frozenset({tracked.program.pid} - {0} if tracked is not None and tracked.running.alive else ())
+
     async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether the image has a program that runs as ``sleep``; each image is tried once. Raises EngineError."""
         tracked = self._connection.containers.get(container_id)

@@ -36,7 +36,7 @@ from reconciler.engines.host.runtimes.process.limitations import HostRights, lis
 from reconciler.engines.host.runtimes.process.session import open_session
 from reconciler.engines.host.runtimes.process.spawn import group_name, spawn_container
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
-from reconciler.engines.host.runtimes.procfs import boot_id
+from reconciler.engines.host.runtimes.procfs import boot_id, collect_descendants, list_processes
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -167,6 +167,14 @@ class ProcessRuntime(HostPrograms):
         if tracked is None or not tracked.running.alive:
             raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
         return await execute_command(tracked.begun, argv, timeout, self._ends)
+
+    def find_processes(self, container_id: ContainerId) -> frozenset[int]:
+        """The program, all below it, and what is in its control groups."""
+        tracked = self._tracked.get(container_id)
+        if tracked is None or not tracked.running.alive:
+            return frozenset()
+        pids = {tracked.begun.pid, *cgroups.list_members(tracked.begun.groups)}
+        return frozenset(collect_descendants(list_processes(), pids))
 
     async def open_session(
         self, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
