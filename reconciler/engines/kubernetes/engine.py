@@ -217,7 +217,7 @@ class KubernetesEngine:
     async def _observe_all(self) -> list[Observation]:
         keys = {record.key for record in self._records_here()}
         there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
-        return await self._observer.observe(sorted(keys.union(there)))
+        return await self._observer.observe(sorted(keys.union(there, self._observer.list_followed())))
 
     async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
         """Observe ``keys``, and the volume sets of the workloads among them. Raises EngineError."""

@@ -89,6 +89,10 @@ class ClusterObserver:
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
 
+    def list_followed(self) -> frozenset[Key]:
+        """The workloads of which something may be news, also those that are gone."""
+        return frozenset(self._moments)
+
     def take_due(self) -> tuple[set[Key], float | None]:
         """The workloads whose status changes now by itself, and when the next one does, in seconds since the epoch."""
         now = self._context.clock.now()
