@@ -33,6 +33,7 @@ FIELDS = [
     "summary",
     "not_enforced",
     "stops",
+    "rollouts",
 ]
 FIELDS += ["pinned", "suspended"]
 
