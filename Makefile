@@ -22,7 +22,7 @@ IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test checks test-cpu test-packaging test-cluster bench lint soak fuzz constraints packages clean
+.PHONY: run test checks test-cpu test-packaging test-cluster bench lint soak fuzz constraints release packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
 run: $(RUNS)
@@ -53,9 +53,10 @@ checks:
 test-cpu: $(STAMP)
 	@$(IN_MEMORY) -q --workers $(WORKERS) -p tests.support.cpu -m $(QUICK) $(TESTS)
 
-## A wheel, its installation and the CI examples: CI runs this after the tests.
+## A release, its installation on a machine of its own, the image and the CI examples: CI runs this after the tests.
 test-packaging: $(STAMP)
-	@$(BIN)/python -m pytest -q -m packaging tests/project
+	@tests/setup-debian.sh packaging
+	@$(BIN)/python -m pytest -q -m packaging $(or $(TESTS),tests/project tests/release)
 
 ## A Kubernetes control plane, built from Go modules once, and what needs one: CI runs this after the tests, too.
 ## With RECONCILER_TEST_KUBECONFIG, the promises of engines on the cluster of that file instead.
@@ -88,6 +89,11 @@ fuzz: $(STAMP)
 ## The versions and hashes of the dependencies, for the CI examples and the list in the wheel.
 constraints: $(STAMP)
 	@$(BIN)/python .ci/constraints.py
+
+## The files of a release in dist/, made from the commit; SIGNING_KEY=FILE signs SHA256SUMS with an ssh key.
+release: $(STAMP)
+	@tests/setup-debian.sh release
+	@PYTHONPATH=.ci $(BIN)/python -m release $(if $(SIGNING_KEY),--key '$(SIGNING_KEY)')
 
 packages:
 	@tests/setup-debian.sh tools

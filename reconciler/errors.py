@@ -34,6 +34,7 @@ ReconcilerError
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── UnreadableFileError   a file that a file of a project names cannot be read
+│   ├── MissingFileError  it is not there
 │   └── OutsideFileError  it is outside of the directory of the project
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
@@ -93,6 +94,10 @@ class UnreadableFileError(ReconcilerError):
 
     rule = "convert-file"
     suggestion = ""
+
+
+class MissingFileError(UnreadableFileError):
+    """A file that a file of a project names, or may have beside it, is not there."""
 
 
 class OutsideFileError(UnreadableFileError):

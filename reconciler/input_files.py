@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Never
 
 from reconciler.documents.limits import LIMITS, read_within, shown_size
-from reconciler.errors import OutsideFileError, UnreadableFileError, UsageError
+from reconciler.errors import MissingFileError, OutsideFileError, UnreadableFileError, UsageError
 from reconciler.model.revision import SUFFIXES
 
 STDIN = "-"
@@ -137,12 +137,14 @@ class ProjectFiles:
         self._allow_outside = allow_outside
 
     def read(self, path: str) -> bytes:
-        """The content of the file at ``path``. Raises UnreadableFileError."""
+        """The content of the file at ``path``. Raises UnreadableFileError, and MissingFileError where there is none."""
         if path in self.contents:
             return self.contents[path]
         try:
             with self._open_file(path) as descriptor:
                 return _read_regular_file(descriptor)
+        except FileNotFoundError as error:
+            raise MissingFileError((error.strerror or "there is none").lower()) from None
         except OSError as error:
             raise UnreadableFileError((error.strerror or "it cannot be read").lower()) from None
         except ValueError:

@@ -376,7 +376,8 @@ class Reason(StrEnum):
         _normal("An execution of a cron workload succeeded after at least three that failed in a row."))
     DEADLINE_EXCEEDED = "DeadlineExceeded", _replica("The execution ran longer than `activeDeadlineSeconds`.")
     POST_START_FAILED = ("PostStartFailed",
-        _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))
+        _warning("A postStart hook failed. On a host the container runs on, and `top` shows the failure; a cluster "
+                 "starts it again."))
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
         _warning("Connections to the endpoint of a workload found no replica in time, or too many waited or were open "

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts in place what pip cannot: `venv` what a virtual environment needs, `tools` what some tests drive, `soak` what
-# only the long forms need, `bench` what measures the data plane (with Caddy beside it, where that is installed).
+# only the long forms need, `release` what makes a release, `packaging` what tries one, `bench` what measures the data
+# plane (with Caddy beside it, where that is installed).
 # As root it installs Debian packages that are missing. Otherwise it names them: without `venv` nothing works, so that
 # fails; tests without their tool skip themselves and say so, except where CI is set, where nothing may be missing.
 set -eu
@@ -36,6 +37,8 @@ tools)
     need curl command_exists curl
     need faketime command_exists faketime
     need systemd command_exists systemd-analyze
+    # Formats the manual pages.
+    need groff-base command_exists groff
     need nodejs command_exists node
     need npm command_exists npm
     # Podman only suggests iptables, which netavark of Debian 12 needs; crun, its default, fails on hybrid cgroups.
@@ -76,12 +79,25 @@ bench)
     need wrk command_exists wrk
     need nghttp2-client command_exists h2load
     ;;
+release)
+    need dpkg command_exists dpkg-deb
+    need openssh-client command_exists ssh-keygen
+    ;;
+packaging)
+    need dpkg command_exists dpkg-deb
+    need openssh-client command_exists ssh-keygen
+    need debootstrap command_exists debootstrap
+    need systemd-container command_exists systemd-nspawn
+    need podman command_exists podman
+    need runc command_exists runc
+    ;;
 soak)
     need debootstrap command_exists debootstrap
     need systemd-container command_exists systemd-nspawn
+    need lintian command_exists lintian
     ;;
 *)
-    echo "usage: $0 venv|tools|soak|bench" >&2
+    echo "usage: $0 venv|tools|release|packaging|soak|bench" >&2
     exit 2
     ;;
 esac

@@ -13,10 +13,10 @@ from reconciler.cli import cli, read_commands
 HEAD = """\
 # Commands
 
-All commands except `init`, `convert`, `import`, `secret encrypt`, `completion`, `up`, `down` and `help` read the
-[settings](settings.md); `validate`, `diff` and `version` also work without. Exit codes: 0 success; 1 refused, failed or
-findings; 2 the command line or the settings are wrong. Results go to standard
-output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.
+All commands except `init`, `convert`, `import`, `secret encrypt`, `settings init`, `install`, `uninstall`, `up`,
+`down`, `completion` and `help` read the [settings](settings.md); `validate`, `diff` and `version` also work without.
+Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are wrong. Results go to
+standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal there are none.
 [convert.md](convert.md) describes `convert` and `import` field by field.
 
 For members of the group in the setting `readers`, who cannot read the records, `status`, `get`, `describe`, `plan`,
@@ -63,16 +63,17 @@ whom, since when, why); each is null if it does not apply.
 """,
     "plan": """\
 A changed field is named by its path: `spec.containers[main].env[PORT].value`. An entry of a list is named by its name
-(its number for ports, its path for volumes), else by its index in the new list; a removed entry without a name
-by its index in the old one: `bindings[0].principalLinks`. Lists without a meaningful order are sorted before they are
-compared, so an index in them may differ from the file; the line beside it is that of the file. Lists of plain values
-are one field; text and Markdown show the added and removed entries. With `--format json` each step has `changes`, each
-with `path`, `before`, `after` (null without a value) and `class` (`in-place`, `scale-only`, `new-version`, `replace`).
-`[order]` at the end of a path means the same entries in another order. `hold` is the reason why a step waits,
-`blocked_by` the held step that it waits for. `hold_digest` covers the steps that wait for an approval, `retained` lists
-resources that are no longer in Git and stay; `pinned` and `suspended` name the operator. `format_version` changes when
-a field gets another name or meaning. With several sources the document is a list, in which an unreadable source has
-`error` (`reason`, `message`) and no plan. The summary counts resources, not steps.
+(its number for ports, its path for volumes, its prefix for routes, its key for taints), else by its index in the new
+list; a removed entry without a name by its index in the old one: `bindings[0].principalLinks`. Lists without a
+meaningful order are sorted before they are compared, so an index in them may differ from the file; the line beside it
+is that of the file. Lists of plain values are one field; text and Markdown show the added and removed entries. With
+`--format json` each step has `changes`, each with `path`, `before`, `after` (null without a value) and `class`
+(`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path means the same entries in another
+order. `hold` is the reason why a step waits, `blocked_by` the held step that it waits for. `hold_digest` covers the
+steps that wait for an approval, `retained` lists resources that are no longer in Git and stay; `pinned` and `suspended`
+name the operator. `format_version` changes when a field gets another name or meaning. With several sources the document
+is a list, in which an unreadable source has `error` (`reason`, `message`) and no plan. The summary counts resources,
+not steps.
 """,
 }
 """Command → a note in addition to its help."""

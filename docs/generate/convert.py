@@ -13,12 +13,17 @@ from reconciler.convert.rules import RULEBOOK
 HEAD = """\
 # Converting and importing
 
-`reconciler convert` converts Kubernetes YAML or JSON, [deploy.yml of Kamal](#kamal) and [quadlets of
-Podman](#quadlets) to manifests: files, directories, or standard input, all together. `platform stack` converts
-[compose files](platform-command.md#stack). Given a file of another tool, each command names the one that takes it. The
-manifests go to standard output in the order in which they are applied, or with `--out DIR` to a file for each
-resource; warnings go to standard error. The result is a start: read the warnings, add a GVC with its locations, and
-run `reconciler validate`.
+`reconciler convert` converts Kubernetes YAML or JSON, [compose files](#compose), [deploy.yml of Kamal](#kamal) and
+[quadlets of Podman](#quadlets) to manifests: files, directories, or standard input, all together. Given a file of
+another tool, each command names the one that takes it. The manifests go to standard output in the order in which they
+are applied, or with `--out DIR` to a file for each resource; warnings go to standard error. The result is a start: read
+the warnings, add a GVC with its locations (`--location NAME` writes one), and run `reconciler validate`. To run files
+as they are: [`reconciler up -f compose.yaml`](commands.md#up) and `up --k8s DIR`.
+
+With `--commit` the files are written below `--out`, or below the current directory, and committed in its repository:
+with your name and your hooks, and with a subject that says what was converted. It is refused while something else is
+staged, and for secrets in plain text unless `--plain-secrets` is given. Converted files of the repository are then
+listed in its `.reconcilerignore`, since they are no manifests.
 
 What a conversion makes is checked before it is written: what would be refused is an error at what it is made of, and
 nothing is written; of an import, it is a warning.
@@ -110,6 +115,13 @@ def page() -> str:
 
 
 KAMAL = """
+## Compose
+
+The compose files of a directory are one project: `compose.yaml`, and over it `compose.override.yaml`; other compose
+files beside them count only if they are named. The file `.env` and the variables of the caller fill in what the files
+leave open, and `COMPOSE_PROFILES` selects profiles. [The page on `platform`](platform-command.md#stack) lists what
+becomes of each field.
+
 ## Kamal
 
 Each role and accessory of `deploy.yml` becomes a workload: SERVICE for the primary role, SERVICE-NAME for the others,

@@ -15,6 +15,9 @@ LINES = {
     "event_loop": "A warning of the event loop. Facts: message.",
     "settings": "The settings were changed, and are loaded or (a warning) refused: the old ones stay in force. Facts: "
     "loaded, sources, message.",
+    "progress": "A long work goes on, such as the first read of a repository; a line each 10 seconds. Facts: what, "
+    "done, total.",
+    "locations": "`reconciler up` has bound locations that a commit names. Facts: bound, settings (the file).",
     "readers": "A warning: the group `readers` cannot get access. Facts: group, message.",
     "replicas": "A warning, once: systemd does not move containers into their own service. Facts: unit, message.",
     "registry_unreachable": "A warning: a host that an image names does not answer as a registry; users are told only "

@@ -17,7 +17,7 @@ reads manifests or makes decisions from this branch. If it must not push to the 
 `push: false`), the branch is in a separate repository in the state directory. The records contain the same status, for
 `reconciler get`, `describe` and `events`.
 
-    README.md                       counts, and at most 100 unready resources, for people
+    README.md                       a page for people: commit, what waits, workloads, counts
     reconciler.yaml                 the source as a whole
     shop/workload/api.yaml          one file for each resource: GVC/KIND/NAME.yaml
     _org/gvc/shop.yaml              GVCs, and all other resources of the org

@@ -32,7 +32,10 @@ GROUPS = {
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
     "Change Git": ("edit", "patch", "tag", "secret"),
     "Own and leave": ("orphan", "adopt", "eject"),
-    "The daemon and this command": ("doctor", "backup", "restore", "completion", "version", "help"),
+    "The daemon and this command": (
+        *("settings", "install", "uninstall", "doctor"),
+        *("backup", "restore", "completion", "version", "help"),
+    ),
 }
 """Heading → its subcommands, in the order of use. Every subcommand is in one of them."""
 
@@ -174,7 +177,10 @@ def _explain_unknown(error: click.ClickException) -> click.ClickException:
 
 
 def _run_command() -> object:
-    return cli.main(prog_name="reconciler", standalone_mode=False)
+    from reconciler.cli.output.progress import show_progress
+
+    with show_progress():
+        return cli.main(prog_name="reconciler", standalone_mode=False)
 
 
 def _ask_daemon(settings: Settings, command: str, parameters: Mapping[str, Any]) -> int:

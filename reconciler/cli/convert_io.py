@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from reconciler.render.layout import paint_text
 if TYPE_CHECKING:
     from reconciler.convert.checking import ManifestProblem
     from reconciler.convert.drafts import Draft
+    from reconciler.convert.files import ConversionOptions, ConvertedFiles
     from reconciler.model.finding import Finding
 
 _FIELD = re.compile(r"[ ]*(?:- )*([A-Za-z][A-Za-z0-9]{0,60}):")
@@ -41,6 +43,30 @@ def out_options(command: _Command) -> _Command:
         help="Write a file for each resource below DIR instead of to standard output.",
     )
     return out(force(command))
+
+
+def convert_named_files(files: Sequence[str], options: ConversionOptions) -> ConvertedFiles:
+    """What ``files`` (files, directories, ``-``) become, each as what it is. Raises UsageError and RefusedError."""
+    from reconciler.convert.compose.project_files import list_variants
+    from reconciler.convert.files import convert_files, refuse_others
+    from reconciler.convert.quadlet.units import drop_in_directories
+    from reconciler.documents.recognition import CONVERTIBLE_HERE, UNIT_SUFFIXES, Form, Recogniser, form_of
+    from reconciler.input_files import read_beside, read_files
+
+    options.check()
+    read = read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE_HERE).advice)
+    contents = options.without_destinations(read_beside(read, drop_in_directories))
+    variants = list_variants([path for path, raw in contents.items() if form_of(path, raw) is Form.COMPOSE])
+    contents = {path: raw for path, raw in contents.items() if path in files or path not in variants}
+    refuse_others(contents)
+    converted = convert_files(contents, options, manifest_problems)
+    refuse_nothing(converted.drafts, converted.findings, files)
+    return converted
+
+
+def name_directory(folder: str) -> str:
+    """The name of the directory ``folder``, from which a compose project takes its own."""
+    return os.path.basename(os.path.abspath(folder or os.curdir))
 
 
 def refuse_nothing(drafts: Sequence[Draft], findings: Sequence[Finding], files: Sequence[str]) -> None:

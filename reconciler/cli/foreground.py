@@ -31,9 +31,14 @@ async def run_in_foreground(settings: Settings, show: Callable[[str], None], fil
     await asyncio.sleep(0)  # the daemon has installed its signal handlers
     # Closing the terminal ends everything; for the daemon, SIGHUP only means reload.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    announcing = asyncio.create_task(announce_addresses(settings, show))
+    others = [asyncio.create_task(announce_addresses(settings, show))]
+    if file is not None:
+        from reconciler.cli.local.location_binding import bind_new_locations
+
+        others.append(asyncio.create_task(bind_new_locations(settings, file)))
     await asyncio.wait([serving])
-    announcing.cancel()
+    for other in others:
+        other.cancel()
     if not isinstance(serving.exception(), LockedError):
         await end_replicas(settings)
     await serving

@@ -62,7 +62,6 @@ FOREIGN_WORDS = {
     "tail": "logs",
     "tree": "get",
     "undo": "rollback",
-    "uninstall": "orphan",
     "unpause": "resume",
     "update": f"{_IN_GIT}: commit the new manifest; `reconciler patch` and `edit` do that for one",
     "upgrade": f"{_IN_GIT}: commit the new image",

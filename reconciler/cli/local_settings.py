@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import pygit2
 
 SETTINGS_FILE = "settings.yaml"
+ORIGIN_FILE = "origin"
+"""In the state directory of what is converted: the directory that the files are in."""
 DEFAULT_LOCATION = "local"
 """The location of manifests that name none."""
 _ROOT_BASE = Path("/var/lib/reconciler-up")
@@ -24,6 +27,11 @@ _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
 _SHORTENED = 8
+_LONGEST_NAME = 12
+"""Sockets are below the state directory, and the path of a socket has at most 107 bytes."""
+
+FOR_TERMINALS = ("host", "log", "state")
+"""The settings that a service has in another way: changes show at once, and all is in one directory."""
 
 _HEAD = """\
 # Written by `reconciler up` for a daemon on this machine. `reconciler up` writes it anew.
@@ -33,17 +41,21 @@ _HEAD = """\
 
 
 class Followed(NamedTuple):
-    """What `up` follows: a ``branch`` of the repository ``url``, or a ``commit``, and the directory ``path`` in it."""
+    """What `up` follows: a ``branch`` of the repository ``url``, or a ``commit``, and the directory ``path`` in it.
+
+    The state directory is that of ``key``, of the URL where it is "".
+    """
 
     url: str
     branch: str
     commit: str = ""
     path: str = ""
+    key: str = ""
 
     @property
-    def name(self) -> str:
-        """The last part of the URL."""
-        return re.sub(r"(\.git)?/*$", "", self.url).rpartition("/")[2] or "repository"
+    def state(self) -> Path:
+        """The state directory of what is followed."""
+        return find_state(self.key or self.url)
 
 
 def is_remote(source: str) -> bool:
@@ -60,23 +72,46 @@ def find_state_base() -> Path:
     return _ROOT_BASE if os.geteuid() == 0 else Path.home() / ".local" / "state" / "reconciler"
 
 
-def find_state(url: str) -> Path:
-    """The state directory for the repository ``url``."""
-    digest = hashlib.blake2b(url.encode(), digest_size=_SHORTENED // 2).hexdigest()
-    return find_state_base() / f"{Followed(url, '').name}-{digest}"
+def find_state(key: str) -> Path:
+    """The state directory for ``key``: the URL of a repository, or another name of what is followed."""
+    digest = hashlib.blake2b(key.encode(), digest_size=_SHORTENED // 2).hexdigest()
+    name = re.sub(r"(\.git)?/*$", "", key).rpartition("/")[2] or "repository"
+    return find_state_base() / f"{name[:_LONGEST_NAME]}-{digest}"
+
+
+def make_state(key: str) -> Path:
+    """The state directory for ``key``, made if it is missing. Raises UsageError."""
+    state = find_state(key)
+    try:
+        state.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{state} cannot be made: {error.strerror or error}; set $XDG_STATE_HOME") from None
+    return state
 
 
 def find_settings_here() -> Path | None:
-    """The settings that `up` wrote for the repository of the working directory; None where there are none."""
+    """The settings that `up` wrote for the working directory; None where there are none."""
     try:
-        here = Path.cwd()
+        return find_settings_of(Path.cwd())
     except FileNotFoundError:
         return None
-    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
-    if root is None:
-        return None
-    path = find_state(str(root)) / SETTINGS_FILE
-    return path if os.access(path, os.R_OK) else None
+
+
+def find_settings_of(directory: Path) -> Path | None:
+    """The settings that `up` wrote for the repository of ``directory``, or for files in it or in a directory above.
+
+    Of several those that were written last; None where there are none.
+    """
+    roots = [folder for folder in (directory, *directory.parents) if (folder / ".git").exists()]
+    states = [find_state(str(folder)) for folder in roots[:1]]
+    for file in find_state_base().glob(f"*/{ORIGIN_FILE}") if os.access(find_state_base(), os.R_OK) else ():
+        with suppress(OSError):
+            origin = Path(file.read_text(encoding="utf-8").removesuffix("\n"))
+            if directory.is_relative_to(origin) or (roots and origin.is_relative_to(roots[0])):
+                states.append(file.parent)
+    files = [state / SETTINGS_FILE for state in states if os.access(state / SETTINGS_FILE, os.R_OK)]
+    return max(files, key=lambda file: file.stat().st_mtime, default=None)
 
 
 def follow_directory(directory: Path) -> Followed:
@@ -111,19 +146,39 @@ def read_locations(followed: Followed) -> list[str]:
     commit = repository.revparse_single(followed.commit or followed.branch).peel(pygit2.Commit)
     tree = commit.tree / followed.path if followed.path else commit.tree
     assert isinstance(tree, pygit2.Tree)
+    return _find_locations(_list_files(repository, tree), f"{followed.url} has no manifests in its newest commit")
+
+
+def check_directory(directory: Path) -> None:
+    """Raise RefusedError, with what to do, where ``directory``, in no repository, has files of other tools only.
+
+    A repository of them would run nothing.
+    """
+    from reconciler.documents.limits import read_within
+    from reconciler.review.folder import list_manifest_paths
+
+    paths = sorted(list_manifest_paths(directory))
+    with suppress(OSError, UsageError):
+        contents = [(path, read_within(directory / path)) for path in paths]
+        if any(_COMPOSE.search(content) or _KUBERNETES.search(content) for _, content in contents):
+            _find_locations(contents, f"{directory} has no manifests")
+
+
+def _find_locations(files: Iterable[tuple[str, bytes]], problem: str) -> list[str]:
+    """The locations that ``files`` name, or ``local``; raises RefusedError where none of them is a manifest."""
     names: set[str] = set()
     is_ours, others = False, []
-    for path, content in _list_files(repository, tree):
+    for path, content in files:
         names.update(name.decode() for name in _LOCATION.findall(content))
         is_ours = is_ours or _KIND.search(content) is not None
         if _COMPOSE.search(content):
-            others.append(f"{path} is a compose file: reconciler convert {path} makes manifests of it")
+            others.append(f"{path} is a compose file: reconciler up -f {path} runs it")
         elif _KUBERNETES.search(content):
-            others.append(f"{path} is of Kubernetes: reconciler convert {path} makes manifests of it")
+            others.append(f"{path} is of Kubernetes: reconciler up --k8s {os.path.dirname(path) or '.'} runs it")
     if is_ours:
         return sorted(names) or [DEFAULT_LOCATION]
     hint = others[0] if others else "`reconciler init DIR` writes some to begin with"
-    raise RefusedError(f"{followed.url} has no manifests of workloads in its newest commit; {hint}")
+    raise RefusedError(f"{problem}; {hint}")
 
 
 def _list_files(repository: pygit2.Repository, tree: pygit2.Tree, above: str = "") -> Iterable[tuple[str, bytes]]:
@@ -144,16 +199,30 @@ def write_settings(followed: Followed, locations: Iterable[str], org: str) -> Pa
     """Write the settings for what is followed; returns the file. Raises UsageError."""
     from reconciler.documents.writer import render_document
 
-    state = find_state(followed.url)
-    file = state / SETTINGS_FILE
+    file = make_state(followed.key or followed.url) / SETTINGS_FILE
     text = render_document(build_settings(followed, locations, org))
     try:
-        state.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(_HEAD + text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
     return file
+
+
+def add_locations(file: Path, locations: Iterable[str]) -> None:
+    """Bind ``locations`` to this machine in the settings that `up` wrote to ``file``. Raises UsageError."""
+    import yaml
+
+    from reconciler.documents.writer import render_document
+    from reconciler.engines.plugin import suggest_location
+
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+        value["locations"] |= {name: suggest_location() for name in locations}
+        part = file.with_name(f"{file.name}.part")
+        part.write_text(_HEAD + render_document(value), encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
 def build_settings(followed: Followed, locations: Iterable[str], org: str) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _show_value(reader: _Reader, display: Display) -> int:
     overview, output = reader.overview, display.output
     if display.watch:
         watch_text(lambda: _make_text(reader, display), overview, display.interval, on_terminal=output.is_text)
-    value = wait_for_end(reader.read, overview.is_changing, display.timeout) if display.wait else reader.read()
+    value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
     if output.is_text:
         show_text(overview.text(value, display.style), name_nothing(overview, reader.choice))
         _show_notes(overview, value)
@@ -188,10 +188,31 @@ def _show_value(reader: _Reader, display: Display) -> int:
     return overview.exit_code(value) if overview.exit_code is not None else 0
 
 
-def wait_for_end(read: Callable[[], Any], is_changing: Callable[[Any], bool] | None, timeout: float) -> Any:
-    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds."""
+def _wait_with_display(overview: Overview, read: Callable[[], Any], timeout: float) -> Any:
+    """As ``wait_for_end``; what is waited for is shown on standard error meanwhile."""
+    from reconciler.cli.output.progress import WaitDisplay
+
+    with WaitDisplay(sys.stderr) as display:
+        show = display.show
+        progress = overview.progress
+        return wait_for_end(
+            read, overview.is_changing, timeout, (lambda value: show(progress(value))) if progress else lambda _: None
+        )
+
+
+def wait_for_end(
+    read: Callable[[], Any],
+    is_changing: Callable[[Any], bool] | None,
+    timeout: float,
+    show: Callable[[Any], None] = lambda _: None,
+) -> Any:
+    """What ``read`` returns once it no longer changes by itself, or after ``timeout`` seconds.
+
+    ``show`` gets each value before.
+    """
     deadline, value = time.monotonic() + timeout, read()
     while is_changing is not None and is_changing(value) and time.monotonic() < deadline:
+        show(value)
         time.sleep(_POLL_SECONDS)
         value = read()
     return value

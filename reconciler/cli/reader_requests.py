@@ -161,6 +161,10 @@ def _decode_log_line(encoded: bytes) -> LogLine:
 def _show_plans(api: ApiClient, settings: Settings, parameters: Parameters) -> int:
     if parameters["out"] is not None:
         raise RefusedError("plan: --out may not be used by readers; redirect the output of -o json")
+    if parameters["directory"] is not None:
+        raise RefusedError(
+            "plan: --dir may not be used by readers, as the daemon cannot read it; see `reconciler diff`"
+        )
     sources, output = select_sources(settings, parameters["name"]), parameters["output"]
     form = output.base
     query = _select_values(parameters, "revision") | {"blame": {True: "true", False: "false"}.get(parameters["blame"])}

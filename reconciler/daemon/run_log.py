@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
+from reconciler.iteration import Progress
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.reasons import ConditionType, Reason
@@ -16,6 +17,7 @@ _BAD = frozenset({"refused", "unreadable", "failed"})
 
 REMINDER = 3600.0
 """Seconds after which a bad state is logged again."""
+PROGRESS_SECONDS = 10.0
 
 
 class RunLog:
@@ -106,3 +108,17 @@ def _make_report_key(report: Report | None) -> tuple[object, ...]:
         return ()
     words = report.reason, report.message, report.skipped_files
     return report.outcome, report.revision, words, sorted(report.counts.items())
+
+
+class ProgressLog:
+    """Logs the progress of long works, such as the first read of a repository: a line each ``PROGRESS_SECONDS``."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._due = now() + PROGRESS_SECONDS
+
+    def report(self, progress: Progress) -> None:
+        """Log ``progress`` if it is time."""
+        if (now := self._now()) >= self._due and progress.done < progress.total:
+            self._due = now + PROGRESS_SECONDS
+            log().info("progress", what=progress.what, done=progress.done, total=progress.total)

@@ -19,11 +19,13 @@ from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.measurements import collect_measurements
 from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.reload import Reload
+from reconciler.daemon.run_log import ProgressLog
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import CERTIFICATES, DRIFT, STATUS, WakeSocket
 from reconciler.engines.registry import MakeEngine
 from reconciler.errors import SourceError, StateLostError
+from reconciler.iteration import report_progress_to
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
@@ -172,7 +174,8 @@ async def run_daemon(
             socket.open(service.wake)
             tracing.configure_tracing(settings.traces, settings.org)
             log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
-            await service.run()
+            with report_progress_to(ProgressLog(clock.monotonic).report):
+                await service.run()
         finally:
             socket.close()
             records.close()

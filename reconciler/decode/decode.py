@@ -8,7 +8,7 @@ from reconciler.decode.by_document import decode_by_document, has_many_documents
 from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, public_id, unpack_file
 from reconciler.documents.limits import LIMITS
 from reconciler.errors import SourceError
-from reconciler.iteration import iterate_batches
+from reconciler.iteration import iterate_batches, track_items
 from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault
@@ -22,6 +22,13 @@ MANY = 1500
 
 def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
     """Every change with its decoded file, in no particular order; each blob is read at most once."""
+    decoded = _decode_or_recall(changes, blobs, cache, dialect)
+    yield from track_items(decoded, "reading manifests", len(changes))
+
+
+def _decode_or_recall(
+    changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext
+) -> DecodedFiles:
     missing: list[FileChange] = []
     for chunk in iterate_batches(changes, 1000):
         cached = cache.get([change.after for change in chunk])

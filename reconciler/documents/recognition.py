@@ -70,7 +70,7 @@ _TAKEN: dict[Form, str] = {
     Form.KUBERNETES: "convert it with: {convert} {path}",
     Form.KUSTOMIZATION: "convert what it makes: kustomize build {folder} | {convert} -",
     Form.CHART: "convert what it makes: helm template {chart} | {convert} -",
-    Form.COMPOSE: "convert it with: platform stack manifest --file {path}",
+    Form.COMPOSE: "convert it with: {compose} {path}",
     Form.KAMAL: "convert it with: {convert} {path}",
     Form.DESTINATION: "convert it with: {convert} {main} --destination {destination}",
     Form.QUADLET: "convert it with: {convert} {path}",
@@ -224,8 +224,12 @@ def _describe_command(path: str, form: Form, program: str = "reconciler") -> str
         "main": posixpath.join(folder, "deploy.yml"),
         "destination": named[1] if named else "",
     }
-    convert = "reconciler convert" if program == "reconciler" else "platform convert --file"
-    return _TAKEN[form].format(convert=convert, **{key: shlex.quote(argument) for key, argument in places.items()})
+    is_own = program == "reconciler"
+    convert = "reconciler convert" if is_own else "platform convert --file"
+    compose = convert if is_own else "platform stack manifest --file"
+    return _TAKEN[form].format(
+        convert=convert, compose=compose, **{key: shlex.quote(argument) for key, argument in places.items()}
+    )
 
 
 def _get_verb(form: Form) -> str:
@@ -253,7 +257,9 @@ class Recogniser(NamedTuple):
 MANIFESTS = frozenset({Form.MANIFEST, Form.UNKNOWN})
 """What commands for manifests take; they say what is wrong in an unknown file."""
 CONVERTIBLE = frozenset({Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.TIMER, Form.UNKNOWN})
-"""What `convert` takes; of an unknown file it says what is no Kubernetes."""
+"""What `platform convert` takes; of an unknown file it says what is no Kubernetes."""
+CONVERTIBLE_HERE = CONVERTIBLE | {Form.COMPOSE}
+"""What `reconciler convert` takes: `platform` has a command of its own for compose files."""
 PROJECTS = frozenset({Form.COMPOSE, Form.UNKNOWN})
 """What `platform stack` takes."""
 

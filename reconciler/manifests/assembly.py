@@ -65,9 +65,14 @@ _UNREADABLE = frozenset(rule.id for rule in READING)
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
-def assemble_changes(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> ChangeSet:
-    """Decode the changed files, find each manifest's GVC, and report duplicate declarations."""
-    return _Assembly(source, index, decode).run(changes)
+def assemble_changes(
+    source: str, changes: Sequence[FileChange], decode: Decode, index: Index, gvc: str = ""
+) -> ChangeSet:
+    """Decode the changed files, find each manifest's GVC, and report duplicate declarations.
+
+    ``gvc`` is that of manifests that name none, where no directory decides it ("": none is).
+    """
+    return _Assembly(source, index, decode, gvc).run(changes)
 
 
 def directory_of(path: str) -> str:
@@ -92,8 +97,9 @@ class _Claim(NamedTuple):
 
 
 class _Assembly:
-    def __init__(self, source: str, index: Index, decode: Decode) -> None:
+    def __init__(self, source: str, index: Index, decode: Decode, gvc: str) -> None:
         self.source = source
+        self.default_gvc = gvc
         self.index = index
         self.decode = decode
         self.change_set = ChangeSet()
@@ -276,7 +282,7 @@ class _Assembly:
                 line,
                 "gvc-ambiguous",
                 f"{what} could belong to any GVC of {directory or 'the root'}: {first_of(names)}",
-                f"write gvc: {names[0]}, or give each GVC its own directory",
+                f"write gvc: {names[0]}, give each GVC its own directory, or set `gvc` of the source",
             )
         elif not self._unclear(directory_of(path)):
             self._finding(
@@ -284,7 +290,7 @@ class _Assembly:
                 line,
                 "gvc-missing",
                 f"{what} does not name its GVC and no directory above it declares one",
-                "write gvc: NAME, or put a manifest of kind gvc beside it",
+                "write gvc: NAME, put a manifest of kind gvc beside it, or set `gvc` of the source",
             )
         return ""
 
@@ -295,10 +301,17 @@ class _Assembly:
         return directory in self.unclear
 
     def _gvcs_for(self, path: str) -> tuple[str, list[str]]:
-        """The directory that decides the GVC of ``path``, and its GVCs; a GVC in the file itself comes first."""
+        """The directory that decides the GVC of ``path``, and its GVCs.
+
+        A GVC in the file itself comes first. That of the source decides where there is none, and among several.
+        """
         directory, names = self._gvcs_at(directory_of(path))
         own = self.in_file.get(path, [])
-        return directory, own if len(own) == 1 else names
+        if len(own) == 1:
+            return directory, own
+        if self.default_gvc and (not names or self.default_gvc in names):
+            return directory, [self.default_gvc]
+        return directory, names
 
     def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
         """The nearest directory at or above ``directory`` that declares GVCs, and their names, sorted."""

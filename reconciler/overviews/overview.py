@@ -136,7 +136,8 @@ class Overview(NamedTuple):
     ``notes`` are lines for standard error, which the API has at ``notes_path``. With ``is_feed``, ``read`` returns a
     Feed, and JSON is one object a line. With ``is_measured``, it returns a Measurement. Their entries are shown as
     Entries, too. ``exit_code`` is that of its command, and ``is_changing`` whether the value changes by itself, so that
-    one can wait; the API has them in the headers Exit-Code and Changing.
+    one can wait; the API has them in the headers Exit-Code and Changing. ``progress``
+    are lines about what is waited for.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Overview(NamedTuple):
     is_measured: bool = False
     exit_code: Callable[[Any], int] | None = None
     is_changing: Callable[[Any], bool] | None = None
+    progress: Callable[[Any], list[str]] | None = None
 
     @property
     def choices(self) -> tuple[Parameter, ...]:

@@ -88,6 +88,18 @@ def is_summary_changing(summary: StatusSummary) -> bool:
     return summary.daemon_runs and summary.outlook is Outlook.PROGRESSING
 
 
+def describe_progress(summary: StatusSummary) -> list[str]:
+    """What is in progress: a line for all of it, then one for each of the first resources."""
+    from reconciler.iteration import MOST_NAMED
+    from reconciler.render.layout import strip_control
+    from reconciler.status.summary import Outlook
+
+    moving = [resource for resource in summary.unready if resource.outlook is Outlook.PROGRESSING]
+    lines = [f"{resource.key}: {strip_control(resource.message)}" for resource in moving[:MOST_NAMED]]
+    count = f"waiting: {summary.unready_count} of {summary.total} resources are not ready"
+    return [f"{count}; {lines[0]}" if lines else "waiting: the newest commit is not applied yet", *lines[1:]]
+
+
 def show_details(details: ResourceDetails | SourceDetails, style: TextStyle) -> str:
     """Sections with headings."""
     from reconciler.queries.resources import ResourceDetails

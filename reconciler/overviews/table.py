@@ -60,6 +60,7 @@ STATUS = Overview(
     named="unready",
     exit_code=showing.choose_exit_code,
     is_changing=showing.is_summary_changing,
+    progress=showing.describe_progress,
 )
 DESCRIBE = Overview(
     "describe",

@@ -127,7 +127,7 @@ class Loader:
         from reconciler.manifests.assembly import assemble_changes
         from reconciler.manifests.reference_check import check_references
 
-        delta = assemble_changes(self.source, changes, self._decode, self.records.desired)
+        delta = assemble_changes(self.source, changes, self._decode, self.records.desired, self.repository.settings.gvc)
         if partial:
             previous = {key: resource for key, resource in delta.previous.items() if key in delta.added}
             delta = msgspec.structs.replace(delta, previous=previous)

@@ -17,6 +17,8 @@ from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 _PLAIN = FieldSchema()
 _MAX_COMPARISONS = 2_500
 """The most pairs of list entries that are compared; in longer lists, entries are paired in order."""
+_IDENTITIES = ("number", "prefix", "resource", "scope", "key", "sourceCIDR")
+"""What names the entries of lists whose entries have no name: ports and routes of domains, taints and the like."""
 _OPTIONS = ("defaultOptions", "localOptions")
 
 
@@ -102,9 +104,9 @@ def _list_differing_members(old: dict[str, Any], new: dict[str, Any]) -> list[st
 
 def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
     """Differences of two lists of mappings, entry by entry: by name if all have names, else by index."""
-    member = shape.named or "name"
-    named = [{_get_item_name(item, member): item for item in items} for items in (old, new)]
-    if "" in named[0] | named[1] or len(named[0]) != len(old) or len(named[1]) != len(new):
+    members = (shape.named,) if shape.named else ("name", *_IDENTITIES)
+    named = next((both for member in members if (both := _name_items(old, new, member)) is not None), None)
+    if named is None:
         yield from _compare_indexed(shape, old, new, path, change)
         return
     for name in sorted({*named[0], *named[1]}):
@@ -113,6 +115,14 @@ def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: Ch
     order = [[name for name in names if name in named[0] and name in named[1]] for names in named]
     if order[0] != order[1] and not shape.is_sorted:
         yield FieldChange(f"{path}[order]", order[0], order[1], change)
+
+
+def _name_items(old: list[Any], new: list[Any], member: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The items of both lists by their ``member``; None where one has none, or two of a list have the same."""
+    first, second = ({_get_item_name(item, member): item for item in items} for items in (old, new))
+    if "" in first | second or len(first) != len(old) or len(second) != len(new):
+        return None
+    return first, second
 
 
 def _compare_indexed(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:

@@ -16,6 +16,7 @@ from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
+from reconciler.review.work_tree import commit_work_tree, find_work_tree, read_from
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from reconciler.source.url import wanted_ref
 
@@ -60,6 +61,18 @@ def plan_between(
         prepared.blames,
         since=since,
     )
+
+
+def plan_work_tree(
+    settings: Settings, source: SourceSettings, before: str, blame: bool | None = None, head: str = ""
+) -> PlanReview:
+    """As ``plan_between``, from ``before`` to what the work tree of ``source`` holds. Raises UsageError without one."""
+    directory = find_work_tree(source)
+    # Its refs are not those of the repository with the work tree.
+    base = _make_pipeline(settings, source, Records.open(None)).source.repository.resolve(before, head)
+    with commit_work_tree(source, directory) as committed:
+        review = plan_between(settings, committed, base.commit, "", blame)
+    return msgspec.structs.replace(review, read=read_from(directory))
 
 
 def _make_pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:

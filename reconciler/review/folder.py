@@ -82,15 +82,15 @@ class _Chosen(NamedTuple):
 
 
 def check_folder(
-    path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = ()
+    path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = (), gvc: str = ""
 ) -> FolderCheck:
     """Check every manifest at ``path``, a directory or one file. Raises UsageError if there is nothing to read.
 
     They are checked alone first. If other manifests may resolve a finding, everything up to the directory of a source
     (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
-    alone.
+    alone. ``gvc`` is that of manifests for which no directory has just one.
     """
-    chosen, check = _select_files(path, sources), _Check(dialect, around)
+    chosen, check = _select_files(path, sources), _Check(dialect, around, gvc)
     top = _find_manifest_root(chosen.folder, sources)
     if top == chosen.folder.absolute() and path.is_dir():
         return check.run(chosen.folder, chosen.names)[0]
@@ -101,7 +101,7 @@ def check_folder(
     inside = os.path.relpath(chosen.folder.absolute(), top)
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
-    names = {*_list_manifest_paths(top), *mine}
+    names = {*list_manifest_paths(top), *mine}
     if names == mine:
         return check.run(chosen.folder, chosen.names)[0]
     whole, resources = check.run(top, sorted(names), mine)
@@ -121,7 +121,7 @@ def _select_files(path: Path, sources: Sequence[Path]) -> _Chosen:
                 "a list of such objects"
             )
         return _Chosen(path.parent, [path.name])
-    names = sorted(_list_manifest_paths(path))
+    names = sorted(list_manifest_paths(path))
     top = _find_manifest_root(path, sources)
     if top != path.absolute():
         # Files that the directory above ignores are ignored here, unless no others are requested.
@@ -192,7 +192,8 @@ def _place_from(here: Path, start: str, path: str) -> str:
 class _Check:
     """Reads and checks manifests, some of them twice: alone, and with the files around them."""
 
-    def __init__(self, dialect: ManifestContext, around: ExternalResources) -> None:
+    def __init__(self, dialect: ManifestContext, around: ExternalResources, gvc: str) -> None:
+        self._gvc = gvc
         self._dialect = dialect
         self._around = around
         self._decoded: dict[str, Decoded] = {}
@@ -208,7 +209,7 @@ class _Check:
         compared = _make_tree_changes(base, names)
         records = Records.open(None)
         decode = partial(self._decode, base, blobs, len(names) <= _MOST_CACHED)
-        delta = assemble_changes("", compared.changes, decode, records.desired)
+        delta = assemble_changes("", compared.changes, decode, records.desired, self._gvc)
         if self._around.settings_unknown:
             # Some warnings that comments silence appear only if the settings are known.
             delta = msgspec.structs.replace(delta, unused_comments=[])
@@ -292,8 +293,8 @@ def _below_root(base: Path) -> str:
     return os.path.relpath(here, root if here.is_relative_to(root) else _find_work_tree(here))
 
 
-def _list_manifest_paths(base: Path) -> Iterator[str]:
-    """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
+def list_manifest_paths(base: Path) -> Iterator[str]:
+    """Paths of files with the names of manifests below ``base``, as Git would hold them: files and symbolic links."""
     selection = _load_file_filter(base)
     for folder, folders, files in os.walk(base, onerror=_raise_read_error):
         # For Git, a link to a directory is an entry of its own, not followed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
+from reconciler.review.work_tree import commit_work_tree, read_from
 from reconciler.settings import Settings, SourceSettings
 from reconciler.status.source_status import read_source_status
 
@@ -47,6 +49,15 @@ def plan_source(
     if first:
         index_revision(records, planned.loaded, source.name)
     return review
+
+
+def plan_directory(
+    settings: Settings, source: SourceSettings, records: Records, directory: Path, *, blame: bool | None
+) -> PlanReview:
+    """The plan of ``source`` for what ``directory`` holds, committed or not. Raises SourceError and UsageError."""
+    with commit_work_tree(source, directory) as committed:
+        review = plan_source(settings, committed, records, "", blame=blame, first=False)
+    return msgspec.structs.replace(review, read=read_from(directory))
 
 
 def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bool | None) -> PlanReview:

@@ -50,7 +50,10 @@ class SourceSecretSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """A branch, tag or commit of a repository: exactly one of the three is not empty. Times in seconds."""
+    """A branch, tag or commit of a repository: exactly one of the three is not empty. Times in seconds.
+
+    ``gvc`` is that of manifests that name none, where no directory decides it ("": that is an error).
+    """
 
     name: str
     url: str
@@ -58,6 +61,7 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
     tag: str = ""
     commit: str = ""
     path: str = "."
+    gvc: str = ""
     interval: float = 30.0
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -68,10 +68,16 @@ def borrowed_objects(objects: Path) -> Iterator[dict[str, str]]:
         yield clean_environment() | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)}
 
 
-def run_git(command: list[str], path: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
+def run_git(
+    command: list[str],
+    path: Path,
+    environment: dict[str, str],
+    timeout: float,
+    watch: Callable[[str], None] | None = None,
+) -> GitResult | None:
     """Run ``command`` in ``path`` with this environment alone; None after ``timeout`` (seconds).
 
-    All processes that it started end with it.
+    All processes that it started end with it. ``watch`` gets what it writes to standard error, in pieces.
     """
     with subprocess.Popen(
         command,
@@ -84,7 +90,7 @@ def run_git(command: list[str], path: Path, environment: dict[str, str], timeout
     ) as running:
         tails: dict[IO[bytes], bytearray] = {pipe: bytearray() for pipe in (running.stdout, running.stderr) if pipe}
         try:
-            ended = _read_pipes(tails, time.monotonic() + timeout)
+            ended = _read_pipes(tails, time.monotonic() + timeout, running.stderr if watch else None, watch)
             if ended:
                 running.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -95,8 +101,16 @@ def run_git(command: list[str], path: Path, environment: dict[str, str], timeout
     return GitResult(running.returncode, output, errors) if ended else None
 
 
-def _read_pipes(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
-    """Fill ``tails`` with the last bytes of each pipe until all are closed; False if ``deadline`` passes first."""
+def _read_pipes(
+    tails: dict[IO[bytes], bytearray],
+    deadline: float,
+    watched: IO[bytes] | None = None,
+    watch: Callable[[str], None] | None = None,
+) -> bool:
+    """Fill ``tails`` with the last bytes of each pipe until all are closed; False if ``deadline`` passes first.
+
+    ``watch`` gets what comes from the pipe ``watched``.
+    """
     with selectors.DefaultSelector() as selector:
         for pipe in tails:
             selector.register(pipe, selectors.EVENT_READ, pipe)
@@ -109,6 +123,8 @@ def _read_pipes(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
                 if not chunk:
                     selector.unregister(key.fileobj)
                 tails[key.data] += chunk
+                if watch is not None and key.data is watched:
+                    watch(chunk.decode("utf-8", "replace"))
                 del tails[key.data][:-LAST_BYTES]
     return True
 

@@ -6,10 +6,15 @@ import fcntl
 import os
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reconciler.errors import PushBroken, PushConflict, PushRefused, SourceNotFound
+from reconciler.iteration import Progress, find_reporter
 from reconciler.printable import truncate_text
 from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
@@ -19,7 +24,7 @@ from reconciler.source.url import RepositoryAddress, wanted_ref
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
 
-_FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc")
+_FETCH = ("fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc")
 _NO_REF = "couldn't find remote ref"
 _NO_COMMIT = ("not our ref", "expected 'acknowledgments'", "unadvertised object", _NO_REF)
 _RACED = (
@@ -35,6 +40,10 @@ _BROKEN = ("hung up", "RPC failed", "unexpected disconnect", "early EOF")
 _LOCKED = "cannot lock ref"
 _LOCK_FILE = re.compile(r"Unable to create '([^'\n]+\.lock)': File exists")
 _MARGIN = 60.0
+_RECEIVED = re.compile(r"Receiving objects: +\d+% \((\d+)/(\d+)\)")
+_COUNTED = r"(?:Enumerating|Counting|Compressing|Receiving|Unpacking) objects|Resolving deltas|Total \d+ \(delta"
+_PROGRESS = re.compile(rf"^(?:remote: )?(?:{_COUNTED}).*(?:\n|\Z)", re.MULTILINE)
+"""Lines about objects, which are no words of a remote or about a fault."""
 _TRIES = 5
 """How often a ref is fetched that another process of this program, such as the HTTP API, fetches at the same time."""
 
@@ -128,9 +137,12 @@ class Mirror:
         raise PushBroken(str(failure)) if any(sign in answer.errors for sign in _BROKEN) else failure
 
     def _fetch(self, source: str, target: str) -> GitResult:
-        command = [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"]
+        report = find_reporter()
+        words = "--quiet" if report is None else "--progress"
+        command = [*_FETCH, words, "--", self._remote.address.url, f"+{source}:{target}"]
+        watch = None if report is None else partial(_report_fetch, report)
         for _ in range(_TRIES):
-            answer = self._remote.run(self.prepare(), command)
+            answer = _without_progress(self._remote.run(self.prepare(), command, watch=watch))
             if not answer.code or not (self._removed_lock(answer) or _LOCKED in answer.errors):
                 break
         return answer
@@ -155,3 +167,16 @@ class Mirror:
 
         reference = open_git(self.prepare()).references.get(lookup_name(ref))
         return str(reference.target) if reference else ""
+
+
+def _report_fetch(report: Callable[[Progress], None], written: str) -> None:
+    """Report the last number of objects in what Git has ``written``."""
+    if counts := _RECEIVED.findall(written):
+        done, total = counts[-1]
+        report(Progress("fetching objects", int(done), int(total)))
+
+
+def _without_progress(answer: GitResult) -> GitResult:
+    """``answer`` without the lines in which Git counts objects."""
+    errors = _PROGRESS.sub("", answer.errors.replace("\r", "\n"))
+    return msgspec.structs.replace(answer, errors=errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,16 +61,23 @@ class Remote:
         self._redirects = settings.follow_redirects
 
     def run(
-        self, repository: Path, arguments: Iterable[str], *, late: type[SourceUnreachable] = SourceUnreachable
+        self,
+        repository: Path,
+        arguments: Iterable[str],
+        *,
+        late: type[SourceUnreachable] = SourceUnreachable,
+        watch: Callable[[str], None] | None = None,
     ) -> GitResult:
         """Run ``git ARGUMENTS`` in ``repository``. Raises ``late`` after the deadline and ends all processes.
+
+        ``watch`` gets what Git writes to standard error, in pieces.
 
         Neither the command line nor the environment contains a secret: git calls a credential helper, which reads the
         file, and only for the origin of the url. So a redirect to another host learns nothing.
         """
         redirects = ("-c", f"http.followRedirects={'initial' if self._redirects else 'false'}")
         command = ["git", *_OPTIONS, *redirects, *self._credential_options(), *arguments]
-        answer = run_git(command, repository, self._environment(repository), self._timeout)
+        answer = run_git(command, repository, self._environment(repository), self._timeout, watch)
         if answer is None:
             raise late(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
         return answer

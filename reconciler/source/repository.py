@@ -159,8 +159,14 @@ class Repository:
         return self.size(blob) <= LIMITS.file_bytes and is_json_manifest(self.read(blob))
 
     def selection(self, tree: str) -> str:
-        """A digest of everything that selects files: if it changes, all files must be loaded again."""
-        chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude), SUFFIXES)
+        """A digest of what selects files and places manifests: if it changes, all files must be loaded again."""
+        chosen = (
+            self.settings.path,
+            self.settings.gvc,
+            tuple(self.settings.include),
+            tuple(self.settings.exclude),
+            SUFFIXES,
+        )
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
     def folder(self, tree: str, path: str) -> dict[bytes, TreeEntry]:

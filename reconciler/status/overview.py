@@ -12,17 +12,23 @@ from reconciler.model.record import Health
 from reconciler.printable import code_span, escape_text
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.conditions import Condition
+from reconciler.records.tables.sources import SourceRow
 from reconciler.status.conditions import ResourceFacts, compute_conditions
-from reconciler.status.render import conditions_block
+from reconciler.status.render import conditions_block, summarize_deployment
 from reconciler.status.rollup import find_worst_health
 from reconciler.status.yaml_text import format_word, quote_text, without_controls
+from reconciler.times import format_iso_time
 
 RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
 MOST_LISTED = 100
+MOST_WORKLOADS = 50
+"""The most workloads that the README lists: each change of one of them writes it again."""
 
 _COLUMNS = (Health.HEALTHY, Health.RECORDED, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+_COMMAND = re.compile(r"reconciler [a-z]+(?: [\w./:@=-]+)*$", re.ASCII)
+"""A command at the end of a message, to copy."""
 _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
 
 
@@ -30,7 +36,7 @@ class SourceOverview(msgspec.Struct, frozen=True):
     """A source as a whole.
 
     ``counts`` are of recorded resources. ``unready`` is the number of unready resources, and ``not_ready`` lists the
-    first.
+    first. ``commit`` is that of the revision. ``workloads`` are the first ones, in order.
     """
 
     source: str
@@ -39,6 +45,8 @@ class SourceOverview(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
     unready: int = 0
     not_ready: Sequence[ResourceFacts] = ()
+    commit: SourceRow | None = None
+    workloads: Sequence[ResourceFacts] = ()
 
     @property
     def total(self) -> int:
@@ -75,7 +83,7 @@ def unready_in(file: bytes | None) -> int | None:
 
 
 def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes:
-    """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason.
+    """``README.md``: the commit, what waits, the first workloads, counts, and the first unready resources.
 
     ``path`` returns the path of the status file of a resource, which its row links to.
     """
@@ -85,8 +93,7 @@ def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes
         f"# Status of {_escape_markdown(overview.source)}",
         "",
         f"{revision} · {overview.health} · {total}, {overview.unready or 'none'} not ready",
-        "",
-        "Written by reconciler: this file and those of resources change with them, files of others are left alone.",
+        *_describe_commit(overview.commit),
     ]
     bad = [condition for condition in overview.conditions if _is_abnormal(condition)]
     if bad:
@@ -94,13 +101,58 @@ def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes
             "",
             "## Conditions",
             "",
-            *(f"- **{condition.reason}** {_escape_markdown(condition.message)}" for condition in bad),
+            *(f"- **{condition.reason}** {_format_message(condition.message)}" for condition in bad),
         ]
-    if overview.counts:
-        lines += ["", "## Resources", "", *_format_health_table(overview)]
     if overview.not_ready:
         lines += ["", "## Not ready", "", *_format_unready_table(overview, path)]
+    if overview.workloads:
+        lines += ["", "## Workloads", "", *_format_workload_table(overview, path)]
+    if overview.counts:
+        lines += ["", "## Resources", "", *_format_health_table(overview)]
+    lines += ["", "Written by reconciler: this file and those of resources change with them, other files stay."]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _describe_commit(commit: SourceRow | None) -> list[str]:
+    """Who changed what, and when: the commit has it, so that two runs write the same."""
+    if commit is None or not commit.time:
+        return []
+    at = format_iso_time(commit.time).replace("T", " ").replace("Z", " UTC")
+    return ["", f"**{_escape_markdown(commit.subject)}** by {_escape_markdown(commit.author)}, {at}"]
+
+
+def _format_message(message: str) -> str:
+    """``message`` with the command at its end as code."""
+    match = _COMMAND.search(message)
+    if match is None:
+        return _escape_markdown(message)
+    return f"{_escape_markdown(message[: match.start()])} {code_span(match[0])}"
+
+
+def _format_workload_table(overview: SourceOverview, path: Callable[[Key], str]) -> list[str]:
+    """A row for each workload: its version, and the replicas and address at each location."""
+    rows = ["| workload | health | version | replicas | address |", "|---|---|---:|---|---|"]
+    for facts in overview.workloads[:MOST_WORKLOADS]:
+        records = sorted((record for record in facts.records if record.location), key=lambda record: record.location)
+        summaries = [(record.location, summarize_deployment(record)) for record in records]
+        replicas = ", ".join(
+            f"{summary.ready}/{summary.replicas} {location}"
+            for location, summary in summaries
+            if summary.replicas is not None
+        )
+        addresses = dict.fromkeys(summary.endpoint or summary.address for _, summary in summaries)
+        version = max((record.version for record in facts.records), default=0) or ""
+        shown = ", ".join(_escape_markdown(address) for address in addresses if address)
+        link = _link_resource(facts.key, path)
+        rows.append(f"| {link} | {facts.health} | {version} | {_escape_markdown(replicas)} | {shown} |")
+    count = sum(number for (kind, _), number in overview.counts.items() if kind is Kind.WORKLOAD)
+    more = count - len(rows) + 2
+    return [*rows, "", f"and {more} more"] if more > 0 else rows
+
+
+def _link_resource(key: Key, path: Callable[[Key], str]) -> str:
+    """The key as a link to its status file."""
+    return f"[{_escape_markdown(str(key))}]({path(key).replace('%', '%25')})"
 
 
 def _is_abnormal(condition: Condition) -> bool:
@@ -120,8 +172,7 @@ def _format_unready_table(overview: SourceOverview, path: Callable[[Key], str]) 
     rows = ["| resource | reason | message |", "|---|---|---|"]
     for facts in overview.not_ready[:MOST_LISTED]:
         ready = compute_conditions(facts)[0]
-        link = f"[{_escape_markdown(str(facts.key))}]({path(facts.key).replace('%', '%25')})"
-        rows.append(f"| {link} | {ready.reason} | {_escape_markdown(ready.message)} |")
+        rows.append(f"| {_link_resource(facts.key, path)} | {ready.reason} | {_format_message(ready.message)} |")
     more = overview.unready - min(len(overview.not_ready), MOST_LISTED)
     return [*rows, "", f"and {more} more"] if more > 0 else rows
 

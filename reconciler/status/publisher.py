@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from reconciler.access.store import last_audit_link
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
@@ -25,6 +27,7 @@ from reconciler.status.conditions import ResourceFacts, condition_from_error, ma
 from reconciler.status.facts import FactsReader
 from reconciler.status.overview import (
     MOST_LISTED,
+    MOST_WORKLOADS,
     README_FILE,
     RUN_FILE,
     SourceOverview,
@@ -116,7 +119,12 @@ class StatusPublisher:
             for key, content in self._files(keys, gathering, index):
                 yield layout.path(key), content
             listed = [gathering.facts(key) for key in index.first(MOST_LISTED)]
-            whole = _replace_unready(overview, index.unready, listed)
+            whole = msgspec.structs.replace(
+                overview,
+                unready=index.unready,
+                not_ready=listed,
+                workloads=[gathering.facts(key) for key in self._first_workloads(gathering)],
+            )
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, render_readme(whole, layout.path)))
 
         # With many files, the first are written while the last are rendered.
@@ -177,11 +185,21 @@ class StatusPublisher:
         return SourceOverview(
             source=name,
             revision=revision_text(row.ref, row.commit) if row is not None else "",
+            commit=row,
             counts=self._records.applied.counts(name),
             conditions=tuple(
                 scope_condition.condition for scope_condition in conditions if scope_condition.type not in _OWN
             ),
         )
+
+    def _first_workloads(self, gathering: FactsReader) -> list[Key]:
+        """The workloads that the README lists; ``gathering`` has read what it needs of them."""
+        keys = [
+            stored_key(key, "applied")
+            for key in self._records.applied.first_workloads(self._source.name, MOST_WORKLOADS)
+        ]
+        gathering.expect(keys)
+        return keys
 
     def _message(self, overview: SourceOverview, keys: set[Key]) -> str:
         what = str(next(iter(keys))) if len(keys) == 1 else f"{len(keys)} resources"
@@ -226,7 +244,3 @@ def _render_status_file(facts: ResourceFacts) -> bytes | None:
         bug = internal_error(error, f"status file {facts.key}")
         plain = ResourceFacts(facts.key, facts.source, digest=facts.digest, path=facts.path)
         return resource_file(plain, (condition_from_error(ConditionType.READY, bug),))
-
-
-def _replace_unready(overview: SourceOverview, unready: int, listed: list[ResourceFacts]) -> SourceOverview:
-    return SourceOverview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)

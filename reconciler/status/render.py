@@ -33,6 +33,15 @@ class _Deployment(msgspec.Struct):
     versions: list[_Version] = []
 
 
+class DeploymentSummary(msgspec.Struct, frozen=True):
+    """Of a workload at a location: ``ready`` of ``replicas``, None where none are told, and where it answers."""
+
+    replicas: int | None = None
+    ready: int = 0
+    endpoint: str = ""
+    address: str = ""
+
+
 class _State(msgspec.Struct):
     status: _Deployment | None = None
     volumes: list[msgspec.Raw] | None = None
@@ -86,15 +95,26 @@ def _render_location(record: Record) -> str:
     lines += f"\n    version: {record.version}"
     if record.state == b"{}":
         return lines
-    try:
-        state = msgspec.json.decode(record.state, type=_State)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return lines
+    state = _read_state(record)
     if state.status is not None:
-        lines += _describe_replica_counts(state.status)
+        lines += _describe_replica_counts(_summarize_status(state.status))
     if state.volumes is not None:
         lines += f"\n    volumes: {len(state.volumes)}"
     return lines
+
+
+def summarize_deployment(record: Record) -> DeploymentSummary:
+    """How many replicas a workload has at a location, and where it answers."""
+    status = _read_state(record).status
+    return DeploymentSummary() if status is None else _summarize_status(status)
+
+
+def _read_state(record: Record) -> _State:
+    """The state of a record; an empty one if it has another shape."""
+    try:
+        return msgspec.json.decode(record.state, type=_State)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return _State()
 
 
 def _describe_domain_endpoint(report: DomainReport, record: Record) -> str:
@@ -109,7 +129,7 @@ def _describe_domain_endpoint(report: DomainReport, record: Record) -> str:
     return "\n".join(lines)
 
 
-def _describe_replica_counts(status: _Deployment) -> str:
+def _summarize_status(status: _Deployment) -> DeploymentSummary:
     """Replicas of the expected version. Containers of one replica start together, so the smallest count applies."""
     counts = [
         container.resources
@@ -117,11 +137,16 @@ def _describe_replica_counts(status: _Deployment) -> str:
         if version.workload == status.expected
         for container in version.containers.values()
     ]
+    replicas = max((count.replicas for count in counts), default=None)
+    ready = min((count.replicas_ready for count in counts), default=0)
+    return DeploymentSummary(replicas, ready, status.endpoint, status.address)
+
+
+def _describe_replica_counts(summary: DeploymentSummary) -> str:
     text = ""
-    if counts:
-        expected = max(count.replicas for count in counts)
-        text = f"\n    replicas: {{ready: {min(count.replicas_ready for count in counts)}, expected: {expected}}}"
-    named = (("endpoint", status.endpoint), ("address", status.address))
+    if summary.replicas is not None:
+        text = f"\n    replicas: {{ready: {summary.ready}, expected: {summary.replicas}}}"
+    named = (("endpoint", summary.endpoint), ("address", summary.address))
     return text + "".join(f"\n    {name}: {quote_text(value)}" for name, value in named if value)
 
 

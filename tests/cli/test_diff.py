@@ -175,7 +175,7 @@ def test_diff_takes_the_source_from_the_settings(tmp_path: Path) -> None:
     [
         (["HEAD", "nowhere"], 1, "error: source here: revision 'nowhere' is not in the repository\n"),
         (["HEAD", "HEAD", "--path", "no"], 1, "error: source here: HEAD has no directory 'no'"),
-        (["HEAD"], 2, "Error: Missing argument 'REV2'."),
+        (["nowhere"], 1, "error: source here: revision 'nowhere' is not in the repository\n"),
         (["HEAD", "HEAD", "--repo", "/nowhere"], 2, "'/nowhere' does not exist"),
     ],
 )

@@ -25,6 +25,7 @@ WRITTEN = sorted(read_commands())
 
 PARTS = [
     *(["secret", name] for name in ("encrypt", "edit", "rotate")),
+    *(["settings", name] for name in ("init", "validate")),
     *(["volume", name] for name in ("import", "delete-final-snapshot")),
 ]
 
@@ -44,7 +45,8 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
 
 
 WITHOUT_SETTINGS = {
-    *["completion", "convert", "diff", "down", "explain", "help", "import", "init", "rules", "secret", "up", "volume"]
+    *("completion", "convert", "diff", "down", "explain", "help", "import", "init", "rules", "secret", "settings"),
+    *("uninstall", "up", "volume"),
 }
 
 

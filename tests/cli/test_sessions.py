@@ -221,7 +221,8 @@ def test_the_status_of_all_sources_and_of_one_resource(tmp_path: Path) -> None:
     text = session(sandbox, ["status"], ["status", "wl", "web"], ["help", "status"], ["help", "up"], ["help", "down"])
     sandbox.commit({"shop/db.yaml": None}, message="Remove the data")
     text += session(sandbox, ["apply"], ["status"])
-    golden("status.txt", text + session(sandbox, ["help", "completion"], ["help", "version"], ["help", "help"]))
+    helps = [["help", name] for name in ("completion", "version", "help", "install", "uninstall")]
+    golden("status.txt", text + session(sandbox, *helps, ["settings", "validate"]))
 
 
 def test_no_command_is_without_a_golden_case() -> None:

@@ -321,7 +321,7 @@ class FakeApiServer:
             self.controllers.restart_containers(pod, reason, message)
 
     def run_cron_job(self, namespace: str, name: str) -> str:
-        """Let a CronJob be due now; the name of its Job."""
+        """Let a CronJob be due now; the name of its Job, "" if its policy forbids one."""
         with self.state.storage.lock:
             return self.controllers.workloads.run_cron_job(namespace, name)
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from reconciler.engines.protocol import Result
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 from tests.engines.kubernetes.volume_kit import (
     DATA,
     HOURS,
@@ -116,3 +118,43 @@ def test_a_volume_set_moves_to_another_workload_with_its_data(harness: RealVolum
         assert volume["status"]["phase"] == "Bound"
     harness.until(lambda: harness.see()["workload/shop/store"].health.is_good, "its pods run")
     assert harness.see()[str(DATA)].health.is_good
+
+
+def test_a_restore_that_a_quota_refuses_leaves_the_data_in_service(harness: RealVolumes) -> None:
+    harness.perform(make_volume_step())
+    former = harness.start_user("db")
+    where = {"location": "here", "volumeIndex": 1, "snapshotName": "nightly"}
+    harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "take"))
+    harness.until(lambda: harness.list("volumesnapshots")[0].get("status", {}).get("readyToUse"), "it is taken")
+    hard = {"requests.storage": "25Gi", "persistentvolumeclaims": "2"}
+    metadata = {"name": "small", "namespace": harness.space}
+    harness.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
+    harness.until(lambda: harness.list("resourcequotas")[0].get("status", {}).get("used"), "the quota counts")
+    harness.catch_up()
+    harness.do(harness.engine.command(DATA, "restoreVolume", where, "restore"))
+    harness.until(lambda: harness.volumes().get("data-db-1", former["data-db-1"]) != former["data-db-1"], "restored")
+    harness.check()
+    harness.until(lambda: former["data-db-1"] not in read_volume_names(harness), "the former volume is gone")
+    present = harness.volumes()
+    enlarge_snapshot(harness, harness.list("volumesnapshots"))
+    with pytest.raises(EngineError) as caught:
+        harness.do(harness.engine.command(DATA, "restoreVolume", where, "again"))
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    harness.until(lambda: harness.volumes() == present, "the former volume is in service")
+    harness.wait_for_health()
+
+
+def read_volume_names(harness: RealVolumes) -> list[str]:
+    return harness.kubectl("get", "persistentvolumes", "--output", "jsonpath={.items[*].metadata.name}").split()
+
+
+def enlarge_snapshot(harness: RealVolumes, snapshots: list[dict[str, Any]]) -> None:
+    """Let the snapshot ``nightly`` need more than the quota has."""
+    names = {
+        item["metadata"]["annotations"]["reconciler.dev/snapshot-name"]: item["metadata"]["name"] for item in snapshots
+    }
+    change = json.dumps({"status": {"restoreSize": "20Gi"}})
+    harness.kubectl(
+        "patch", "volumesnapshot", names["nightly"], "--type", "merge", "--subresource", "status", "-p", change
+    )
+    harness.catch_up()

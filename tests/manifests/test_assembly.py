@@ -33,7 +33,8 @@ def desired(harness: PipelineHarness) -> dict[str, str]:
 @pytest.mark.parametrize("case", cases("manifests/assembly.yaml"))
 def test_revisions_are_assembled_as_their_case_expects(case: dict[str, Any], tmp_path: Path) -> None:
     revisions = [{path: text_of(one) for path, one in revision["files"].items()} for revision in case["revisions"]]
-    harness = PipelineHarness(tmp_path, revisions[0], external=tuple(case.get("external", ())))
+    external, gvc = tuple(case.get("external", ())), case.get("gvc", "")
+    harness = PipelineHarness(tmp_path, revisions[0], external=external, gvc=gvc)
     before: dict[str, str] = {}
     for number, revision in enumerate(case["revisions"]):
         if number:
@@ -45,6 +46,19 @@ def test_revisions_are_assembled_as_their_case_expects(case: dict[str, Any], tmp
             harness.accept(prepared)
             before = revision["desired"]
         assert desired(harness) == before
+
+
+def test_another_gvc_in_the_settings_moves_what_no_directory_decides(tmp_path: Path) -> None:
+    gvcs = "".join(f"{BASE.replace('name: shop', f'name: {name}')}---\n" for name in ("shop", "ops"))
+    files = {"gvcs.yaml": gvcs, "web.yaml": WORKLOAD.format(name="web")}
+    harness = PipelineHarness(tmp_path, files, gvc="shop")
+    harness.applied()
+    assert "workload/shop/web" in desired(harness)
+    harness.set_gvc("ops")
+    harness.accept(harness.prepare())
+    assert {*desired(harness)} == {"gvc/ops", "gvc/shop", "workload/ops/web"}
+    harness.set_gvc("")
+    assert [finding.rule for finding in harness.prepare().findings] == ["gvc-ambiguous"]
 
 
 def test_a_resource_in_two_sources_is_reported_with_both_places(tmp_path: Path) -> None:

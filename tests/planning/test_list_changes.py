@@ -61,6 +61,20 @@ def test_entries_are_paired_with_those_most_like_them() -> None:
     assert between([db, db], [db]) == {"bindings[1]": (db, None)}
 
 
+def test_ports_and_routes_of_domains_are_named_by_number_and_prefix() -> None:
+    def body(*routes: dict[str, str]) -> bytes:
+        ports = [{"number": 80, "protocol": "http"}, {"number": 443, "protocol": "http2", "routes": routes}]
+        return json.dumps({"kind": "domain", "name": "example.com", "spec": {"ports": ports}}).encode()
+
+    web, api = {"prefix": "/", "workloadLink": "web"}, {"prefix": "/api", "workloadLink": "api"}
+    changes = diff_bodies(Kind.DOMAIN, body(web, api), body(web, {**api, "workloadLink": "new"}), "")
+    assert [change.path for change in changes] == ["spec.ports[443].routes[/api].workloadLink"]
+    changes = diff_bodies(Kind.DOMAIN, body(web), body(api, web), "")
+    assert [change.path for change in changes] == ["spec.ports[443].routes[/api]"]
+    twice = body(api, {**api, "workloadLink": "new"})
+    assert [change.path for change in diff_bodies(Kind.DOMAIN, body(api), twice, "")] == ["spec.ports[443].routes[1]"]
+
+
 def test_secrets_in_lists_are_not_shown() -> None:
     before, after = ({"kind": "secret", "name": "s", "data": {"l": [{"v": f"***{n}"}, f"***{n}"]}} for n in "12")
     changes = diff_bodies(Kind.SECRET, json.dumps(before).encode(), json.dumps(after).encode(), "")

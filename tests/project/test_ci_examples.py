@@ -149,6 +149,13 @@ def test_every_action_is_named_by_a_commit_and_its_version() -> None:
     assert [each for each in used if not re.fullmatch(r"[-\w./]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
 
 
+def test_an_image_is_named_by_its_digest_or_the_file_asks_for_that() -> None:
+    for name in ("ci/github-actions.yaml", "ci/gitlab-ci.yaml", "kubernetes/Containerfile"):
+        text = (CI.parent / name).read_text()
+        images = re.findall(r"^\s*(?:image:|FROM) (\S+)", text, re.MULTILINE)
+        assert all("@sha256:" in image for image in images) or re.search(r"named by a tag[^@]*@sha256:", text), name
+
+
 def test_what_is_installed_has_hashes_and_builds_with_nothing_else() -> None:
     for name in ("github-actions.yaml", "gitlab-ci.yaml"):
         installed = re.findall(r"pip install (.*)", (CI / name).read_text())

@@ -16,7 +16,6 @@ from docs.generate.kubernetes import ACCESS, render_access_file
 from reconciler.engines.kubernetes.access import render_access
 from reconciler.settings import load_settings
 from tests.project.tree import ROOT
-from tests.support.programs import tool
 
 EXAMPLE = ROOT / "examples" / "kubernetes"
 RECIPE = EXAMPLE / "Containerfile"
@@ -107,17 +106,3 @@ def test_the_copied_files_suffice_for_the_package(tmp_path: Path) -> None:
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert len(list((tmp_path / "dist").glob("*.whl"))) == 1
-
-
-@pytest.mark.packaging
-def test_the_image_is_built_and_names_its_commands(tmp_path: Path) -> None:
-    podman, base = tool("podman", "podman"), words_of("FROM")[0][0]
-    if subprocess.run([podman, "image", "exists", base], capture_output=True, check=False).returncode:
-        pytest.skip(f"this machine does not have the image {base}, and tests download none: podman pull {base}")
-    name = "localhost/reconciler-test"
-    build = [podman, "build", "--pull=never", "--file", str(RECIPE), "--tag", name, str(ROOT)]
-    answer = subprocess.run(build, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    shown = subprocess.run([podman, "run", "--rm", name, "--help"], capture_output=True, text=True, check=False)
-    subprocess.run([podman, "image", "rm", name], capture_output=True, check=False)
-    assert "Usage: reconciler" in shown.stdout

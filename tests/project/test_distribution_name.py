@@ -1,4 +1,4 @@
-"""Nothing in this repository installs the program that package indexes call ``reconciler``: it is not this one."""
+"""Nothing in this repository installs a program of an index by a name of ours: on indexes, the names are not ours."""
 
 from __future__ import annotations
 
@@ -16,12 +16,23 @@ from tests.support.git import git
 from tests.support.trust import machine_environ
 
 CI = ROOT / "examples" / "ci"
+OURS = r"(?:gitops-)?reconciler|docker-credential-platform"
+"""Names that are ours here, and on no index: whoever registers one there decides what is installed."""
 INSTALL = re.compile(
-    r"""\b(?:pip[\d.]*\s+(?:install|download|wheel)|pipx\s+(?:install|run)|uv\s+(?:add|tool\s+(?:install|run)|pip\s+install)|uvx)\b
-        (?:[^\n]*[\s'"])? reconciler (?![\w@/.-])""",
+    rf"""\b(?: pip[\d.]*\s+(?:install|download|wheel) | pipx\s+(?:install|run|upgrade|inject) | uvx
+        | uv\s+(?:add|tool\s+(?:install|run|upgrade)|pip\s+install|run\s+--with)
+        | npx | (?:npm|pnpm|yarn|bun)\s+(?:i|install|add|exec|dlx|x) | bunx
+        | (?:apt|apt-get|aptitude|dnf|yum|apk|snap|brew|conda|gem|cargo)\s+(?:[-\w=]+\s+)*?(?:install|add) )\b
+        (?:[^\n;&|]*?[\s'"])? (?:{OURS}) (?![\w@/.-]|\ @\ )""",
     re.X,
 )
-"""An installation that asks an index for ``reconciler``."""
+"""An installation that asks an index for one of these names."""
+IMAGE = re.compile(
+    rf"""(?:\b(?:docker|podman|nerdctl|ctr)\s+(?:image\s+)?(?:run|pull|create)\b[^\n;&|]*?\s
+        | ^\s*FROM\s+ | ^\s*-?\s*image:\s+)["']?(?:{OURS})(?![\w/.-])""",
+    re.X | re.M,
+)
+"""An image of one of these names without a registry, which is one of Docker Hub."""
 ASSIGNED = re.compile(r"^\s*-?\s*[A-Z_]+\s*[:=]\s*[\"']?reconciler[\"']?\s*(?:#.*)?$", re.M)
 """A variable that holds the bare name, for an installation further down."""
 LISTED = re.compile(r"^(?:dependencies|additional_dependencies|requires)\b[^\n\]]*[\"']reconciler\b", re.M)
@@ -29,8 +40,8 @@ LISTED = re.compile(r"^(?:dependencies|additional_dependencies|requires)\b[^\n\]
 
 
 def bare_installs(text: str) -> list[str]:
-    """The parts of ``text`` that would install ``reconciler`` from an index."""
-    return [found.group().strip() for pattern in (INSTALL, ASSIGNED, LISTED) for found in pattern.finditer(text)]
+    """The parts of ``text`` that would install one of our names from an index, or pull it from Docker Hub."""
+    return [found.group().strip() for pattern in (INSTALL, IMAGE, ASSIGNED, LISTED) for found in pattern.finditer(text)]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,19 @@ def bare_installs(text: str) -> list[str]:
         "uv tool install reconciler",
         "uvx reconciler validate .",
         "pip install reconciler[dev]",
+        "pip install gitops-reconciler",
+        "uv tool install 'gitops-reconciler==0.1.0'",
+        "uv run --with reconciler reconciler validate .",
+        "npx reconciler validate .",
+        "npm install --global reconciler",
+        "apt-get install --yes git gitops-reconciler",
+        "sudo apt install reconciler",
+        "cargo install reconciler",
+        "brew install reconciler",
+        "docker run --rm reconciler validate .",
+        "podman pull gitops-reconciler:0.1.0",
+        "FROM reconciler:0.1.0",
+        "    image: reconciler",
         "  RECONCILER: reconciler # what pip installs",
         "RECONCILER='reconciler'",
         "dependencies = ['reconciler>=1']",
@@ -56,7 +80,14 @@ def test_an_installation_of_the_bare_name_is_found(text: str) -> None:
     "text",
     [
         "pip install .",
-        "pip install gitops-reconciler",
+        "pip install 'gitops-reconciler @ git+https://git.example.com/reconciler.git@1f'",
+        "pip install ./gitops_reconciler-0.1.0-py3-none-any.whl",
+        "pipx install ./gitops_reconciler-0.1.0-py3-none-any.whl",
+        "apt-get install --yes ./gitops-reconciler_0.1.0_amd64.deb",
+        "apt-get install --yes git; reconciler validate .",
+        "docker run --rm registry.example.com/reconciler validate .",
+        "docker login reconciler.example.com",
+        "    image: registry.example.com/reconciler:0.1.0",
         "pip install git+https://git.example.com/reconciler.git@1f",
         "~/.local/share/reconciler/bin/pip install --quiet .",
         "reconciler run",

@@ -27,6 +27,7 @@ REASONS = {
     "domains.resolver": "place: no test asks a name server of others",
     "images.allowed": "subject: the rule that the test is about",
     "secrets.directory": "place: the secrets of the test",
+    "sources.gvc": "subject: the rule that the test is about",
     "sources.branch": "place: the branch of the test",
     "sources.interval": "time: a poll replaces a wake-up that got lost",
     "sources.status.interval": "time: the status is written at once",

@@ -55,6 +55,11 @@ def test_scripts_can_be_run() -> None:
         assert subprocess.run(["bash", "-n", str(ROOT / script)], check=False).returncode == 0
 
 
+def test_a_shell_reads_what_dpkg_runs() -> None:
+    for script in ("preinst", "postinst", "prerm", "postrm"):
+        assert subprocess.run(["sh", "-n", ROOT / ".ci/release/debian" / script], check=False).returncode == 0, script
+
+
 def test_no_test_is_skipped_in_ci_for_what_the_machine_lacks() -> None:
     home, itself = "tests/support/programs.py", "tests/project/test_layout.py"
     used = [path for path in listed("tests/*.py") if "mark.skipif(" in (ROOT / path).read_text()]

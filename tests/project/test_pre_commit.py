@@ -26,6 +26,7 @@ NEEDED = (
     "reconciler",
     "schemas",
     "docs/rules.md",
+    "systemd",
 )
 """What the hook's repository must hold for a wheel to be built of it."""
 

@@ -28,6 +28,7 @@ for name in SCHEMA_NAMES:
     assert load_schema(name), name
 from reconciler.engines.host.runtimes.process.spawn import build_wrapper_script
 assert "exec" in build_wrapper_script()
+assert (find_shipped_path("systemd") / "reconciler.service").exists()
 print(load_schema("workload")["title"])
 print(find_shipped_path("examples/repo"))
 example = find_shipped_path("examples/repo")

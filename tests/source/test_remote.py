@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import PushConflict, SourceError, SourceNotFound, SourceUnreachable
+from reconciler.iteration import Progress, report_progress_to
 from reconciler.settings import Credentials, SourceSettings
 from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
 from reconciler.source.mirror import Mirror
@@ -58,6 +59,21 @@ def _refs(source: Source) -> list[str]:
 def mirror_of(source: Source) -> Mirror:
     assert source.mirror is not None
     return source.mirror
+
+
+def test_a_fetch_reports_its_objects_and_errors_stay_without_them(repo: GitRepo, https: Opener) -> None:
+    repo.commit({f"shop/{number}.yaml": str(number) for number in range(120)})  # of few, Git counts none
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        source = https()
+        source.refresh()
+        assert reports[-1].what == "fetching objects"
+        assert reports[-1].done == reports[-1].total > 120
+        with pytest.raises(SourceNotFound) as refused:
+            https(branch="nowhere").refresh()
+    assert source.revision().commit == repo.git("rev-parse", "main")
+    assert "couldn't find remote ref refs/heads/nowhere" in str(refused.value)
+    assert "objects" not in str(refused.value)
 
 
 def test_https_fetches_what_was_committed_force_pushed_or_not(repo: GitRepo, https: Opener) -> None:

@@ -16,6 +16,7 @@ from reconciler.documents.schema.validator import get_checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
+from reconciler.records.tables.sources import SourceRow
 from reconciler.status.branch.layout import StatusLayout
 from reconciler.status.conditions import ResourceFacts, WaitReason, compute_conditions, make_condition
 from reconciler.status.overview import SourceOverview, render_readme, run_file, unready_in
@@ -81,6 +82,8 @@ TROUBLED = SourceOverview(
     ),
     102,
     [FAILED, VOLUMES],
+    SourceRow("main", "main", "1" * 40, "2" * 40, "", "Ann <Lee>", "Let *the* API grow", 1_790_000_000),
+    [WELL, FAILED],
 )
 EMPTY = SourceOverview("main", "", {})
 
@@ -161,7 +164,7 @@ def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> Non
     many = [ResourceFacts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
     shown = render_readme(SourceOverview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
     assert shown.count("(_org/secret/s") == 100
-    assert shown.endswith("and 400 more\n")
+    assert "\n\nand 400 more\n" in shown
 
 
 @given(st.builds(Key, st.sampled_from(sorted(GVC_SCOPED)), st.text(min_size=1), st.text(min_size=1)))
@@ -182,6 +185,23 @@ def test_no_name_leads_out_of_its_directory(key: Key) -> None:
 )
 def test_files_lie_by_gvc_and_kind(key: str, path: str) -> None:
     assert status_path(Key.parse(key)) == path
+
+
+def test_fifty_workloads_are_listed_and_the_rest_is_counted() -> None:
+    many = [record(Key(Kind.WORKLOAD, "shop", f"w{n}"), "here") for n in range(60)]
+    facts = [ResourceFacts(each.key, "main", "d1", records=(each,)) for each in many]
+    overview = SourceOverview("main", COMMIT, {(Kind.WORKLOAD, Health.HEALTHY): 60}, workloads=facts)
+    shown = render_readme(overview, status_path).decode()
+    assert shown.count("(shop/workload/w") == 50
+    assert "\n\nand 10 more\n" in shown
+
+
+@given(TEXT, TEXT)
+def test_no_subject_or_author_is_markup(subject: str, author: str) -> None:
+    commit = SourceRow("main", "main", "1" * 40, "2" * 40, "", f"[x](y){author}", f"<b>**a**\n# {subject}", 1)
+    lines = render_readme(SourceOverview("main", COMMIT, {}, commit=commit), status_path).decode().splitlines()
+    assert [line[:2] for line in lines if line].count("# ") == 1
+    assert not any("<b>" in line or "[x](y)" in line for line in lines)
 
 
 def test_nothing_of_a_body_is_shown() -> None:

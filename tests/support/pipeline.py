@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import Engine, Outcome
@@ -52,6 +54,7 @@ class PipelineHarness:
         records: Records | None = None,
         repo: GitRepo | None = None,
         name: str = "main",
+        gvc: str = "",
         **settings: Any,
     ) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -59,7 +62,7 @@ class PipelineHarness:
         self.repo = repo or GitRepo.create(path / f"{name}.git")
         self.branch = f"main-{next(_NUMBERS)}" if repo else "main"
         self.clock = FakeClock(auto=True)
-        source = SourceSettings(name=name, url=str(self.repo.path), branch=self.branch)
+        source = SourceSettings(name=name, url=str(self.repo.path), branch=self.branch, gvc=gvc)
         self.places = {location: LocationSettings("recorded") for location in PLACES}
         options: dict[str, Any] = {"org": "acme", "locations": self.places, "state": path, **settings}
         self.settings = Settings(sources=(source,), **options)
@@ -72,6 +75,12 @@ class PipelineHarness:
         self.outcomes: dict[StepId, Outcome] = {}
         self.accepted: Accepted | None = None
         self.commit(files)
+
+    def set_gvc(self, gvc: str) -> None:
+        """Change the GVC of manifests for which no directory decides, as in the settings."""
+        source = msgspec.structs.replace(self.settings.sources[0], gvc=gvc)
+        self.settings = msgspec.structs.replace(self.settings, sources=(source,))
+        self.pipeline = self.new_pipeline()
 
     def new_pipeline(self) -> SourcePipeline:
         """A pipeline as a newly started program makes it."""

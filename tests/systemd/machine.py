@@ -1,4 +1,4 @@
-"""A Debian system with systemd as its first process, in a container, with what docs/install.md installs."""
+"""A Debian system with systemd as its first process, in a container."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.project.tree import ROOT
 from tests.support.programs import tool
 from tests.support.sandbox import eventually
 from tests.support.trust import machine_environ
+from tests.systemd.debian_root import find_root
 
-BASE = ROOT / "build" / "systemd" / "bookworm"
-"""The system as it is installed, made once; each machine is a copy."""
-PACKAGES = "systemd,systemd-sysv,dbus,python3,git,ca-certificates,haproxy,procps"
 UNITS = (
     "reconciler.service",
     "reconciler-replicas.service",
@@ -32,6 +30,9 @@ from reconciler.cli import main
 sys.exit(main())
 """
 
+ENVIRON = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+"""Of commands in a machine: the variables of tests name files that it does not have."""
+
 
 class Machine:
     """One that runs: ``leader`` is its first process, ``root`` its directory."""
@@ -42,10 +43,14 @@ class Machine:
 
     def run(self, *command: str, check: bool = True) -> str:
         """What a command in it writes."""
-        inside = ["nsenter", "--target", str(self.leader), "--all", "--", *command]
-        done = subprocess.run(inside, capture_output=True, text=True, timeout=120, check=False)
+        done = self.attempt(*command)
         assert done.returncode == 0 or not check, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """How a command in it ends."""
+        inside = ["nsenter", "--target", str(self.leader), "--all", "--", *command]
+        return subprocess.run(inside, env=ENVIRON, capture_output=True, text=True, timeout=120, check=False)
 
     def show(self, unit: str, name: str) -> str:
         """A property of a unit."""
@@ -61,13 +66,37 @@ class Machine:
         return self.run("journalctl", "--lines", "0", "--show-cursor").rpartition("-- cursor: ")[2].strip()
 
 
+def install_tree(root: Path) -> None:
+    """Put the reconciler of this tree, its units and its user there, as docs/install.md does it by hand."""
+    quiet = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    subprocess.run(
+        [*quiet, "--target", str(root / LIBRARY), str(ROOT)],
+        env=machine_environ(),
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    program = root / "usr/bin/reconciler"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    for name in UNITS:
+        shutil.copy(ROOT / "systemd" / name, root / "etc/systemd/system")
+    (root / "etc/sysusers.d").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "systemd/reconciler.sysusers.conf", root / "etc/sysusers.d/reconciler.conf")
+    (root / "etc/reconciler").mkdir(exist_ok=True)
+
+
 @contextlib.contextmanager
-def machine(path: Path) -> Iterator[Machine]:
-    """A machine below ``path``, up and running; powered off at the end."""
+def machine(path: Path, install: Callable[[Path], None] = install_tree) -> Iterator[Machine]:
+    """A machine below ``path`` with what ``install`` puts into its root, up and running; powered off at the end."""
     root = path / "root"
-    subprocess.run(["cp", "-a", "--reflink=auto", _base(), root], check=True)
-    _install(root)
+    subprocess.run(["cp", "-a", "--reflink=auto", find_root(), root], check=True)
+    # The package of HAProxy starts one of its own.
+    (root / "etc/systemd/system/haproxy.service").symlink_to("/dev/null")
+    (root / "etc/machine-id").write_text("")
+    install(root)
     command = [tool("systemd-nspawn", "systemd-container"), "--quiet", f"--directory={root}", "--register=no"]
+    # A network of its own, without a way out: no port is taken, and nothing is downloaded.
+    command.append("--private-network")
     with (path / "console").open("wb") as console:
         booted = subprocess.Popen(
             [*command, "--keep-unit", "--boot"], stdin=subprocess.DEVNULL, stdout=console, stderr=console
@@ -87,42 +116,6 @@ def machine(path: Path) -> Iterator[Machine]:
         except subprocess.TimeoutExpired:
             booted.kill()
             booted.wait()
-
-
-def _base() -> Path:
-    if not (BASE / "complete").exists():
-        bootstrap = tool("debootstrap", "debootstrap")
-        shutil.rmtree(BASE, ignore_errors=True)
-        BASE.parent.mkdir(parents=True, exist_ok=True)
-        sites = ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]
-        mirror = subprocess.run(sites, capture_output=True, text=True, check=True).stdout.split()[:1]
-        command = [bootstrap, "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(BASE), *mirror]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:]
-        (BASE / "complete").touch()
-    return BASE
-
-
-def _install(root: Path) -> None:
-    """Put the reconciler, its units and its user there."""
-    quiet = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run(
-        [*quiet, "--target", str(root / LIBRARY), str(ROOT)],
-        env=machine_environ(),
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    program = root / "usr/bin/reconciler"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
-    for name in UNITS:
-        shutil.copy(ROOT / "systemd" / name, root / "etc/systemd/system")
-    # The package of HAProxy starts one of its own.
-    (root / "etc/systemd/system/haproxy.service").symlink_to("/dev/null")
-    (root / "etc/sysusers.d").mkdir(exist_ok=True)
-    shutil.copy(ROOT / "systemd/reconciler.sysusers.conf", root / "etc/sysusers.d/reconciler.conf")
-    (root / "etc/reconciler").mkdir(exist_ok=True)
-    (root / "etc/machine-id").write_text("")
 
 
 def _leader(pid: int) -> int:

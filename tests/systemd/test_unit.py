@@ -60,8 +60,9 @@ def programs(host: Machine) -> set[str]:
 
 def tree(host: Machine, unit: str) -> str:
     """The processes of a unit, a line each with number and command."""
-    shown = host.run("systemctl", "status", unit, "--no-pager", "--full", "--lines", "0", check=False)
-    return "\n".join(re.findall(r"[├└]─\s*(\d+ .*)$", shown, re.M))
+    shown = host.attempt("systemctl", "status", unit, "--no-pager", "--full", "--lines", "0")
+    assert "Loaded:" in shown.stdout, shown.stderr
+    return "\n".join(re.findall(r"[├└]─\s*(\d+ .*)$", shown.stdout, re.M))
 
 
 def active(host: Machine) -> bool:

@@ -1,61 +1,66 @@
-"""`reconciler convert`: convert files of Kubernetes, Kamal and Podman."""
+"""`reconciler convert`: convert files of compose, Kubernetes, Kamal and Podman."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from reconciler.cli.convert_io import (
+    convert_named_files,
     files_argument,
-    manifest_problems,
+    name_directory,
     out_options,
     print_plain_findings,
-    refuse_nothing,
     write_drafts,
 )
-from reconciler.input_files import ProjectFiles, read_beside, read_files
+from reconciler.input_files import ProjectFiles
 
 
 @click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
 @files_argument
 @click.option("--gvc", metavar="NAME", default="", help="The GVC of all; else the namespace or service.")
+@click.option("--location", "locations", metavar="NAME", multiple=True, help="Write the GVCs too, at this location.")
 @click.option(
     "--protocol",
     type=click.Choice(["http", "http2", "grpc", "tcp"]),
     metavar="NAME",
-    help="http, http2, grpc or tcp, for all ports; else names, probes and numbers decide.",
+    help="http, http2, grpc or tcp, for all ports.",
 )
 @click.option("--destination", metavar="NAME", default="", help="Of Kamal: read deploy.NAME.yml too.")
 @click.option("--allow-outside", is_flag=True, help="Read files outside of a FILE's project too.")
+@click.option("--commit", is_flag=True, help="Write below --out, or here, and commit it in Git.")
+@click.option("--plain-secrets", is_flag=True, help="Commit secrets in plain text, too.")
 @out_options
-def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside: bool, **options: str | None) -> int:
-    """Write manifests for files of Kubernetes, Kamal (deploy.yml) and Podman.
+def command(
+    files: tuple[str, ...], out: Path | None, force: bool, commit: bool, plain_secrets: bool, **options: Any
+) -> int:
+    """Write manifests for files of compose, Kubernetes, Kamal and Podman.
 
-    A FILE is YAML or JSON, a quadlet, a directory of such files, or - for standard input. All are converted together,
-    since Services, pods and the like describe other resources. A warning names each field without a counterpart. A GVC
-    with its locations must exist. Values of Secrets stay as they are. Files that a FILE names are read if they are in
-    the directory of its project. Only errors in the input make the exit code 1; nothing is written then.
+    A FILE is YAML or JSON, a quadlet, a directory of such files, or - for standard input; all are converted together. A
+    warning names each field without a counterpart. Values of Secrets stay as they are. Files that a FILE names are read
+    if they are in the directory of its project. Errors in the input make the exit code 1, and nothing is written.
     """
-    from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
-    from reconciler.convert.quadlet.units import drop_in_directories
-    from reconciler.documents.recognition import CONVERTIBLE, UNIT_SUFFIXES, Recogniser
+    from reconciler.convert.files import ConversionOptions
     from reconciler.model.finding import has_errors
 
+    is_outside_allowed = options.pop("allow_outside")
     chosen = ConversionOptions(
-        options["gvc"] or "",
-        options["protocol"] or "",
-        options["destination"] or "",
-        lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
+        protocol=options.pop("protocol") or "",
+        open_project=lambda directory: ProjectFiles(directory, allow_outside=is_outside_allowed).read,
+        environ=os.environ,
+        name_directory=name_directory,
+        **options,
     )
-    chosen.check()
-    beside = read_beside(read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
-    contents = chosen.without_destinations(beside)
-    refuse_others(contents)
-    converted = convert_files(contents, chosen, manifest_problems)
+    if commit:
+        from reconciler.cli.convert_commit import commit_manifests
+
+        return commit_manifests(files, chosen, out or Path(), force=force, plain_secrets=plain_secrets)
+    converted = convert_named_files(files, chosen)
     print_plain_findings(converted.findings)
     if has_errors(converted.findings):
         return 1
-    refuse_nothing(converted.drafts, converted.findings, files)
     write_drafts(converted.drafts, out, force)
     return 0

@@ -39,8 +39,8 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
-@click.argument("rev1")
-@click.argument("rev2")
+@click.argument("rev1", default="HEAD", metavar="[REV1]")
+@click.argument("rev2", default="", metavar="[REV2]")
 @click.option("--repo", type=DIRECTORY, help="The repository; else that of the source, else the current one.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
@@ -49,16 +49,21 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @org_option
 @settings_option
 def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bool | None, **where: Any) -> int:
-    """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
+    """Show what would change from the commit REV1, as if it were applied, to REV2.
 
-    Needs neither records nor settings, so it works in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD
-    is the checked-out commit; for a source in the settings it is the applied one.
+    Without REV2, up to what the work tree holds, from HEAD by default. Needs neither records nor settings, so it works
+    in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD is the checked-out commit; for a source the
+    applied one.
     """
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
-    from reconciler.review.compare import plan_between
+    from reconciler.review.compare import plan_between, plan_work_tree
 
     settings, source, is_here = _find_source(settings_file, CommitOptions(**where))
-    review = plan_between(settings, source, rev1, rev2, blame, _resolve_head(settings, source, (rev1, rev2), is_here))
+    head = _resolve_head(settings, source, (rev1, rev2), is_here)
+    if rev2:
+        review = plan_between(settings, source, rev1, rev2, blame, head)
+    else:
+        review = plan_work_tree(settings, source, rev1, blame, head)
     if output.base == "json":
         print_document(output, plan_document(review), "steps")
     else:

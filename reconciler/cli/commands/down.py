@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.local_settings import SETTINGS_FILE, find_state, follow_directory
+from reconciler.cli.local_settings import SETTINGS_FILE, find_settings_of, find_state, follow_directory
 from reconciler.cli.options import load_settings_as_owner
 from reconciler.errors import NotFoundError, RefusedError
 
@@ -29,12 +29,9 @@ def command(source: str, volumes: bool) -> None:
     Volumes, records and logs stay, so that `up` goes on where it was, unless --volumes deletes them. Nothing in the
     repository changes.
     """
-    directory = Path(source)
-    url = follow_directory(directory.resolve()).url if directory.is_dir() else source
-    state = find_state(url)
-    if not (state / SETTINGS_FILE).exists():
-        raise NotFoundError(f"nothing runs for {url}: `reconciler up` has written no settings at {state}")
+    state = _find_named_state(source)
     settings = load_settings_as_owner(state / SETTINGS_FILE)
+    url = settings.sources[0].url
     ended = _end_daemon(settings.state)
 
     from reconciler.cli.foreground import end_replicas
@@ -55,6 +52,18 @@ def command(source: str, volumes: bool) -> None:
     except OSError as error:
         raise RefusedError(f"{state} cannot be deleted: {error.strerror or error}") from None
     click.echo(f"{state} is deleted, with its volumes")
+
+
+def _find_named_state(source: str) -> Path:
+    """The state directory of what `up` runs for ``source``. Raises NotFoundError."""
+    directory = Path(source)
+    if directory.is_dir() and (found := find_settings_of(directory.resolve())) is not None:
+        return found.parent
+    url = follow_directory(directory.resolve()).url if directory.is_dir() else source
+    state = find_state(url)
+    if not (state / SETTINGS_FILE).exists():
+        raise NotFoundError(f"nothing runs for {url}: `reconciler up` has written no settings at {state}")
+    return state
 
 
 def _end_daemon(state: Path) -> bool:

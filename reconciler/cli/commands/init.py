@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import click
 
+from reconciler.cli.git_commands import make_repository
 from reconciler.errors import RefusedError, UsageError
 
 TEMPLATES = {"system": "repo", "web": "web"}
@@ -45,21 +45,7 @@ def create_example(directory: Path, template: str) -> None:
         _bring_schemas(find_shipped_path("schemas"), directory)
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror or error}") from error
-    commit_all(directory, "Begin with the example system")
-
-
-def commit_all(directory: Path, message: str) -> None:
-    """Make ``directory`` a repository with one commit of all its files. Raises RefusedError and UsageError."""
-    _run_git(directory, "init", "--quiet", "--initial-branch=main")
-    _run_git(directory, "add", "--all")
-    _run_git(
-        directory,
-        *_list_author_options(directory),
-        "commit",
-        "--quiet",
-        "--no-verify",
-        f"--message={message}",
-    )
+    make_repository(directory, "Begin with the example system")
 
 
 def _bring_schemas(schemas: Path, directory: Path) -> None:
@@ -67,25 +53,6 @@ def _bring_schemas(schemas: Path, directory: Path) -> None:
     shutil.copytree(schemas, directory / ".schemas")
     for manifest in directory.rglob("*.yaml"):
         manifest.write_text(manifest.read_text().replace("=../../../schemas/", "=../.schemas/"))
-
-
-def _run_git(directory: Path, *words: str) -> str:
-    """Run git in ``directory``; raises RefusedError with its message."""
-    try:
-        ran = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed; install it and try again") from error
-    if ran.returncode:
-        raise RefusedError(f"git {words[0]} failed in {directory}: {ran.stderr.strip()}")
-    return ran.stdout.strip()
-
-
-def _list_author_options(directory: Path) -> list[str]:
-    """Options that name an author where the user has set none in Git."""
-    exit_code = subprocess.run(
-        ["git", "var", "GIT_AUTHOR_IDENT"], cwd=directory, capture_output=True, check=False
-    ).returncode
-    return ["-c", "user.name=reconciler", "-c", "user.email=reconciler@localhost"] if exit_code else []
 
 
 _NEXT = """\

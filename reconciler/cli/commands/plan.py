@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(NamedTuple):
-    """The requested plans; ``blame`` is None where the number of changes decides."""
+    """The requested plans: of a ``revision``, or of what a ``directory`` holds.
+
+    ``blame`` is None where the number of changes decides.
+    """
 
     revision: str
     name: str
     blame: bool | None
+    directory: Path | None
 
 
+DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 CHANGES = 3
 """Exit code of --detailed-exitcode where the plan has steps."""
 
@@ -46,6 +51,7 @@ CHANGES = 3
     default="",
     help="Another revision; HEAD is what is applied.",
 )
+@click.option("--dir", "directory", metavar="PATH", type=DIRECTORY, help="What PATH holds, committed or not.")
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
 @output_option("markdown", has_alias=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the plan to FILE as JSON.", metavar="FILE")
@@ -66,13 +72,14 @@ def command(settings_file: Path, output: Output, out: Path | None, detailed_exit
     saved = _open_private(out) if out is not None and os.geteuid() == 0 else None
     settings = load_settings_as_owner(settings_file)
     options = PlanOptions(**parameters)
-    sources = select_sources(settings, options.name)
+    sources = _select_planned(settings, options)
     form = output.base
     colour = is_colour_terminal(sys.stderr if form == "json" else sys.stdout)
     failed: dict[str, ReconcilerError] = {}
     plans = None
     # The daemon fetches from remote sources at their interval only.
-    if out is None and not options.revision and all(source.local for source in sources):
+    is_newest = not options.revision and options.directory is None
+    if out is None and is_newest and all(source.local for source in sources):
         names = [source.name for source in sources]
         request = PlanRequest(settings_digest(settings), names, form, options.blame, colour)
         plans = request_plans(settings.state, request)
@@ -85,9 +92,25 @@ def command(settings_file: Path, output: Output, out: Path | None, detailed_exit
             _write_plan(out, saved, documents if len(sources) > 1 else documents[0])
         plans = [render_plan(review, form, colour=colour) for review in reviews]
     print_plans(plans, failed, output, several=len(sources) > 1)
-    if not options.revision:
+    if is_newest:
         note_uncommitted(sources)
     return choose_exit_code(plans, failed, is_detailed=detailed_exitcode)
+
+
+def _select_planned(settings: Settings, options: PlanOptions) -> list[SourceSettings]:
+    """The sources to plan; of a directory, the one that it stands for. Raises NotFoundError and UsageError."""
+    sources = select_sources(settings, options.name)
+    if options.directory is None:
+        return sources
+    if options.revision:
+        raise UsageError("--revision is for commits, --dir for what is in a directory; name one of them")
+    place = options.directory.resolve()
+    own = [source for source in sources if source.local and place.is_relative_to(Path(source.url).resolve())]
+    candidates = own or sources
+    if len(candidates) > 1:
+        names = ", ".join(source.name for source in candidates)
+        raise UsageError(f"{options.directory} may stand for each of the sources {names}: name one with --source")
+    return candidates
 
 
 def choose_exit_code(plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], *, is_detailed: bool) -> int:
@@ -101,16 +124,19 @@ def _plan_sources(
     settings: Settings, sources: list[SourceSettings], plan_options: PlanOptions, failed: dict[str, ReconcilerError]
 ) -> list[PlanReview]:
     """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
-    from reconciler.review.plan import plan_source
+    from reconciler.review.plan import plan_directory, plan_source
 
     records = records_or_none(settings)
     first = records.path is None and len(sources) > 1
     reviews: list[PlanReview] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
-            reviews.append(
-                plan_source(settings, source, records, plan_options.revision, blame=plan_options.blame, first=first)
-            )
+            if (directory := plan_options.directory) is not None:
+                review = plan_directory(settings, source, records, directory.resolve(), blame=plan_options.blame)
+            else:
+                revision, blame = plan_options.revision, plan_options.blame
+                review = plan_source(settings, source, records, revision, blame=blame, first=first)
+            reviews.append(review)
     return reviews
 
 

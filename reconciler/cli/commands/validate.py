@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,57 +19,120 @@ from reconciler.cli.options import (
 from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.input_files import STDIN
 
 if TYPE_CHECKING:
     from reconciler.documents.recognition import Recogniser
+    from reconciler.manifests.normalize import ManifestContext
     from reconciler.model.finding import Finding
     from reconciler.model.resource import Resource
     from reconciler.review.folder import FolderCheck
 
+_STANDARD_INPUT = Path(STDIN)
+_SHOWN_INPUT = "stdin"
+_PATH = click.Path(exists=True, allow_dash=True, path_type=Path)
 FORGES = ("github", "gitlab", "junit", "sarif")
 
 
+class _Scope(NamedTuple):
+    """What surrounds manifests: the settings, and the org and GVC that the command line names."""
+
+    settings_file: Path
+    org: str
+    gvc: str
+
+
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=_PATH)
 @click.option(
     "--revision",
     metavar="REV",
     default="",
     help="Another revision; HEAD is what is applied.",
 )
+@click.option("--fix", is_flag=True, help="First repair what has one safe repair.")
+@click.option("-w", "--watch", is_flag=True, help="Check again after each change, until Ctrl-C.")
 @output_option(*FORGES, has_names=False, has_alias=True)
 @org_option
+@click.option("--gvc", metavar="NAME", default="", help="The GVC where no directory has just one.")
 @settings_option
-def command(settings_file: Path, paths: tuple[Path, ...], revision: str, output: Output, org: str) -> int:
+def command(
+    settings_file: Path, paths: tuple[Path, ...], output: Output, fix: bool, watch: bool, **options: str
+) -> int:
     """Check manifests and report every error, with its place and what to do.
 
-    Each PATH is a file or a directory, in Git or not. References to files around it are resolved, up to a source's
-    directory, a .reconcilerignore or the repository's root; to find duplicates there, check all files. Without PATH,
-    the revision of every source in the settings is checked. Only errors make the exit code 1.
-
-    Paths are relative to the current directory; in forms for a forge, to the repository's root.
+    Each PATH is a file or a directory, in Git or not, or - for standard input. References to files around it are
+    resolved, up to a source's directory, a .reconcilerignore or the repository's root. Without PATH, the revision of
+    every source in the settings is checked. Only errors make the exit code 1. In forms for a forge, paths
+    are relative to the repository's root, else to the current directory.
     """
-    from reconciler.model.finding import has_errors
-
+    revision = options["revision"]
+    scope = _Scope(settings_file, options["org"], options["gvc"])
     if paths and revision:
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
-    if not paths and org:
-        raise UsageError("--org is for a PATH; the settings name the org of their sources")
-    failed: dict[str, ReconcilerError] = {}
-    checked = _check_paths(paths, settings_file, org) if paths else _check_sources(settings_file, revision, failed)
+    if not paths and (scope.org or scope.gvc or fix or watch):
+        name = "--org" if scope.org else "--gvc" if scope.gvc else "--fix" if fix else "--watch"
+        raise UsageError(f"{name} is for a PATH; without one, the commits of the sources are checked")
+    if (fix or watch) and _STANDARD_INPUT in paths:
+        raise UsageError("- is standard input, which cannot be written or watched; name a file")
+
+    def check() -> int:
+        if fix:
+            from reconciler.cli.repairing import repair_files
+
+            repair_files(paths, _make_dialect(scope))
+        failed: dict[str, ReconcilerError] = {}
+        checked = _check_paths(paths, scope) if paths else _check_sources(settings_file, revision, failed)
+        return _report_checks(checked, failed, output)
+
+    if watch:
+        from reconciler.cli.watching import repeat_on_change
+
+        repeat_on_change(paths, check)
+    return check()
+
+
+def _report_checks(checked: Sequence[FolderCheck], failed: Mapping[str, ReconcilerError], output: Output) -> int:
+    """Print the findings; returns the exit code."""
+    from reconciler.model.finding import has_errors
+
     if checked or not failed:
         _print_results(checked, output)
     return int(bool(failed) or any(has_errors(check.findings) for check in checked))
 
 
-def _check_paths(paths: Sequence[Path], settings_file: Path, org: str) -> list[FolderCheck]:
+def _check_paths(paths: Sequence[Path], scope: _Scope) -> list[FolderCheck]:
     """The check of each path; what lies in another one of them is checked with that. Raises as ``_check_path``."""
-    by_place = {path.resolve(): path for path in paths}
+    by_place = {path.resolve(): path for path in paths if path != _STANDARD_INPUT}
     outer = [path for place, path in by_place.items() if by_place.keys().isdisjoint(place.parents)]
-    return [_check_path(path, settings_file, org) for path in outer]
+    checked = [_check_path(path, scope) for path in outer]
+    return [*checked, *([_check_standard_input(scope)] if _STANDARD_INPUT in paths else [])]
 
 
-def _check_path(path: Path, settings_file: Path, org: str) -> FolderCheck:
+def _check_standard_input(scope: _Scope) -> FolderCheck:
+    """The check of standard input, alone: nothing is around it. Raises RefusedError and UsageError."""
+    import tempfile
+
+    from msgspec.structs import replace
+
+    from reconciler.documents.encoding import is_json
+    from reconciler.documents.recognition import MANIFESTS, Recogniser
+    from reconciler.input_files import read_file
+
+    content = read_file(STDIN)
+    Recogniser(MANIFESTS).refuse_others({_SHOWN_INPUT: content})
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as folder:
+        file = Path(folder) / (_SHOWN_INPUT + (".json" if is_json(content.lstrip()) else ".yaml"))
+        file.write_bytes(content)
+        check = _check_manifest_folder(file, scope)
+    findings = [
+        replace(finding, path=_SHOWN_INPUT, message=finding.message.replace(file.name, _SHOWN_INPUT))
+        for finding in check.findings
+    ]
+    return replace(check, findings=findings, read=lambda _: content, folder=None, base="")
+
+
+def _check_path(path: Path, scope: _Scope) -> FolderCheck:
     """The check of ``path``, with the command that takes a file of another tool. Raises RefusedError for one alone."""
     from reconciler.documents.recognition import MANIFESTS, Recogniser
     from reconciler.input_files import advice_below, read_file
@@ -78,7 +141,7 @@ def _check_path(path: Path, settings_file: Path, org: str) -> FolderCheck:
     if path.is_file():
         recogniser.refuse_others({str(path): read_file(path)})
     try:
-        check = _check_manifest_folder(path, settings_file, org)
+        check = _check_manifest_folder(path, scope)
     except UsageError as error:
         hint = advice_below(str(path), recogniser.advice) if path.is_dir() else ""
         raise UsageError(f"{error}{hint}") from None
@@ -104,27 +167,35 @@ def _with_advice(check: FolderCheck, path: Path, recogniser: Recogniser) -> Fold
     return replace(check, findings=findings)
 
 
-def _check_manifest_folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
+def _check_manifest_folder(path: Path, scope: _Scope) -> FolderCheck:
+    from reconciler.pipeline.externals import ExternalResources
+    from reconciler.review.folder import check_folder
+
+    dialect, settings = _make_dialect(scope), load_or_none(scope.settings_file)
+    if settings is None:
+        return check_folder(path, dialect, ExternalResources(settings_unknown=True), gvc=scope.gvc)
+    folders = {Path(source.url, source.path).absolute(): source.gvc for source in settings.sources if source.local}
+    here = path.absolute()
+    gvc = scope.gvc or next((name for folder, name in folders.items() if folder in (here, *here.parents)), "")
+    return check_folder(path, dialect, ExternalResources.of(settings, scope.org), [*folders], gvc)
+
+
+def _make_dialect(scope: _Scope) -> ManifestContext:
+    """How manifests are read: as the settings have it, where there are any. Raises UsageError."""
     from msgspec.structs import replace
 
     from reconciler.manifests.normalize import ManifestContext
-    from reconciler.pipeline.externals import ExternalResources
-    from reconciler.review.folder import check_folder
     from reconciler.secrets.host_files import keyring_of
 
     key = b"only looked at, never kept"
-    settings = load_or_none(settings_file)
+    settings = load_or_none(scope.settings_file)
     if settings is None:
-        return check_folder(
-            path,
-            ManifestContext(org or DEFAULT_ORG, secret_key=key, secrets="any", org_known=bool(org)),
-            ExternalResources(settings_unknown=True),
-        )
+        return ManifestContext(scope.org or DEFAULT_ORG, secret_key=key, secrets="any", org_known=bool(scope.org))
     # A check of files works without identities that decrypt them.
     ring = replace(keyring_of(settings), required=False)
     policy, images = settings.secrets.policy, settings.images.patterns
-    dialect = ManifestContext(
-        org or settings.org,
+    return ManifestContext(
+        scope.org or settings.org,
         settings.scheme,
         key,
         ring,
@@ -132,8 +203,6 @@ def _check_manifest_folder(path: Path, settings_file: Path, org: str) -> FolderC
         images=images,
         unknown_fields=settings.unknown_fields,
     )
-    folders = [Path(source.url, source.path).absolute() for source in settings.sources if source.local]
-    return check_folder(path, dialect, ExternalResources.of(settings, org), folders)
 
 
 def _check_sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerError]) -> list[FolderCheck]:

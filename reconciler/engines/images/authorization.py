@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from reconciler.clock import Clock
 from reconciler.engines.images.connection import RegistryAnswer, RegistryConnection, RegistryRequest
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
@@ -59,9 +58,9 @@ class Authorization:
     A request to ``/v2/`` finds the type of login, so that no request for a manifest is wasted.
     """
 
-    def __init__(self, connection: RegistryConnection, clock: Clock) -> None:
+    def __init__(self, connection: RegistryConnection) -> None:
         self._connection = connection
-        self._clock = clock
+        self._clock = connection.clock
         self._challenges: dict[str, _Challenge] = {}
         self._tokens: dict[_Place, _Token] = {}
 

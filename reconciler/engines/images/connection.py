@@ -151,7 +151,7 @@ class RegistryConnection:
     ) -> None:
         self._insecure = frozenset(insecure)
         self._named = self._insecure | frozenset(named)
-        self._clock = clock
+        self.clock = clock
         self._seconds = seconds
         self._transport = transport
         self._clients: dict[bool, httpx2.AsyncClient] = {}
@@ -234,7 +234,7 @@ class RegistryConnection:
         seconds = float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
         if seconds is None and text:
             with suppress(ValueError, OverflowError):
-                seconds = parsedate_to_datetime(text).timestamp() - self._clock.now()
+                seconds = parsedate_to_datetime(text).timestamp() - self.clock.now()
         return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
 
     def _redirect(self, request: RegistryRequest, answered: Mapping[str, str]) -> RegistryRequest:

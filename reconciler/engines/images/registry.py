@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-import httpx2
-
-from reconciler.clock import Clock
 from reconciler.engines.images.authorization import Authorization
-from reconciler.engines.images.connection import SECONDS, RegistryAnswer, RegistryConnection, RegistryRequest
+from reconciler.engines.images.connection import RegistryAnswer, RegistryConnection, RegistryRequest
 from reconciler.engines.images.manifests import (
     INDEX_TYPES,
     MANIFEST_TYPES,
@@ -28,24 +25,15 @@ _NO_HEAD = frozenset({405, 501})
 
 
 class Registry:
-    """Sends requests about images; ``insecure`` lists the hosts that are reached over http.
-
-    Only these and the hosts in ``named`` may have an address that is internal.
+    """Sends requests about images by ``connection``.
 
     A failed request raises ImageError, which names the image and has the message of the registry.
     """
 
-    def __init__(
-        self,
-        insecure: Collection[str],
-        clock: Clock,
-        seconds: float = SECONDS,
-        transport: httpx2.AsyncBaseTransport | None = None,
-        named: Collection[str] = (),
-    ) -> None:
-        self._connection = RegistryConnection(insecure, clock, seconds, transport, named)
-        self._authorization = Authorization(self._connection, clock)
-        self._clock = clock
+    def __init__(self, connection: RegistryConnection) -> None:
+        self._connection = connection
+        self._clock = connection.clock
+        self._authorization = Authorization(connection)
         self._without_head: set[str] = set()
 
     async def resolve(

@@ -123,10 +123,11 @@ class TagResolver:
 def make_registry(settings: ImageSettings, clock: Clock) -> RegistryClient:
     """A client of the registries that ``settings`` permit."""
     # Its HTTP client takes long to import, and most processes never use a registry.
+    from reconciler.engines.images.connection import RegistryConnection
     from reconciler.engines.images.registry import Registry
 
     named = exact_hosts((*settings.allowed, *filter(None, (settings.registry,))))
-    return Registry(settings.insecure, clock, named=named)
+    return Registry(RegistryConnection(settings.insecure, clock, named=named))
 
 
 def _remember_tag(cache: dict[K, Resolved], asked: K, resolved: Resolved) -> None:

@@ -12,6 +12,7 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
+    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -119,8 +120,15 @@ class ObjectApplier:
             for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS)
         ]
         await self._apply_first(key, stages[0])
+        await asyncio.gather(*(self._delete(item) for item in self._list_leaving_scalers(key, due)))
         for stage in stages[1:]:
             await asyncio.gather(*(self._apply(key, trial) for trial in stage))
+
+    def _list_leaving_scalers(self, key: Key, due: Sequence[KubeObject]) -> list[MirroredObject]:
+        """The autoscalers of ``key``, if its number of replicas is fixed: they would change it once more."""
+        if not any(id_of(item).kind in (DEPLOYMENT, STATEFUL_SET) and "replicas" in item["spec"] for item in due):
+            return []
+        return [item for item in self._mirror.of_key(key) if item.id.kind is AUTOSCALER and self._may_prune(key, item)]
 
     async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> Trial:
         """Try ``item`` by a dry run, or find that it needs none while many resources are applied."""
@@ -153,6 +161,8 @@ class ObjectApplier:
         """Apply the only object to change without a dry run, which would cost as much; whether that was possible."""
         trial = self._trials.guess(key, item)
         if trial is None or self._find_replicas(item, trial.target) is not None:
+            return False
+        if self._list_leaving_scalers(key, [item]):
             return False
         try:
             await self._apply(key, trial)

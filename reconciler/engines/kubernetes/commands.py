@@ -10,20 +10,25 @@ import msgspec
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
-from reconciler.engines.kubernetes.client.objects import CRON_JOB, JOB, SECRET, KubeObject, id_of
+from reconciler.engines.kubernetes.client.objects import CRON_JOB, JOB, NAMESPACE, SECRET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, workload_name
+from reconciler.engines.kubernetes.status.executions import INSTANTIATE, MANUAL
 from reconciler.engines.kubernetes.status.snapshots import COMMAND
 from reconciler.engines.run_command import RunCronWorkload, apply_overrides, check_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import make_rejection
-from reconciler.engines.workload.deployment import Execution
+from reconciler.engines.workload.deployment import Execution, read_deployment
+from reconciler.engines.workload.status import ExecutionState
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import read_specification
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time
+
+_OVER = (b'"type":"Complete"', b'"type":"Failed"')
+"""What a Job has that has ended, in compact JSON."""
 
 
 class ClusterCommands:
@@ -67,6 +72,18 @@ class ClusterCommands:
         plain: dict[str, Any] = msgspec.to_builtins(execution)
         return plain
 
+    async def end_invalid_executions(self) -> None:
+        """Delete Jobs that are recorded as Invalid: under Forbid they skip all further times. Raises EngineError."""
+        for item in self._mirror.of_kind(JOB):
+            ours = self._mirror.get(ObjectId(NAMESPACE, "", item.id.namespace)) is not None
+            if item.key is None or item.ending or not ours or any(mark in item.content for mark in _OVER):
+                continue
+            record = self._claims.record(item.key)
+            deployment = read_deployment(record.state) if record is not None else None
+            executions = deployment.status.job_executions if deployment is not None else ()
+            if any((one.name, one.status) == (item.id.name, ExecutionState.INVALID) for one in executions):
+                await self._api.delete(item.id, uid=item.uid)
+
 
 def _make_job(schedule: KubeObject, name: str, command_id: str) -> KubeObject:
     """An execution on demand of a CronJob, as `kubectl create job --from` makes one."""
@@ -82,7 +99,7 @@ def _make_job(schedule: KubeObject, name: str, command_id: str) -> KubeObject:
             "annotations": {
                 **(metadata.get("annotations") or {}),
                 COMMAND: command_id,
-                "cronjob.kubernetes.io/instantiate": "manual",
+                INSTANTIATE: MANUAL,
             },
         },
         "spec": template["spec"],

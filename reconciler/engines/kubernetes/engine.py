@@ -240,6 +240,8 @@ class KubernetesEngine:
                 self.report_change(key)
             self._note_unknown()
             await self._sweep()
+            with contain_bugs("executions"), suppress(EngineError, RecordsError):
+                await self._commands.end_invalid_executions()
             wait = TIMES_SECONDS if soon is None else soon - self._context.clock.now()
             await self._context.clock.sleep(min(max(wait, GATHER_SECONDS), TIMES_SECONDS))
 

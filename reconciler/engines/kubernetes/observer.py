@@ -25,8 +25,15 @@ from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import DIGEST, OBJECTS, VERSION, format_label, workload_name
 from reconciler.engines.kubernetes.status.containers import EVENT_SECONDS
-from reconciler.engines.kubernetes.status.fields import find_condition, is_true, read_seconds
-from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
+from reconciler.engines.kubernetes.status.fields import ObjectPart, find_condition, is_true, read_seconds
+from reconciler.engines.kubernetes.status.hooks import follow_pods, is_awaited
+from reconciler.engines.kubernetes.status.news import (
+    EndingPods,
+    WorkloadMoment,
+    find_last_news,
+    find_news,
+    read_recorded_moment,
+)
 from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.snapshots import read_index
@@ -38,7 +45,7 @@ from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
 from reconciler.engines.workload.deployment import Deployment, DeploymentTarget, read_deployment
 from reconciler.engines.workload.names import make_alias
-from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.workload.status import (
     DeploymentCondition,
@@ -57,6 +64,8 @@ EVENTS_SECONDS = 5.0
 """Seconds for which the events of a namespace are not asked for again, and as much more for each thousand of them."""
 NEW_EVENTS_SECONDS = 0.5
 """The same, just after a pod is no longer ready."""
+HOOK_EVENTS_SECONDS = 1.0
+"""Seconds after which the events of a namespace are read again for a hook that runs or has ended."""
 LAST_LINES = 10
 """Lines of a container that ended which are read for its message."""
 MOST_LOGS = 200
@@ -128,7 +137,7 @@ class ClusterObserver:
             return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
         if running is None:
-            self._moments.pop(key, None)
+            await self._note_last_news(key, record)
             items = self._mirror.of_key(key)
             if record is None or not any(item.id.kind is POD for item in items):
                 return None
@@ -140,8 +149,9 @@ class ClusterObserver:
         live, context = await self._read_live(key, record, running), self._status_context(key, record)
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
-        self._note_time(key, next_status_time(live, pods, context))
         self._note_news(record, live, deployment, context.now)
+        times = (next_status_time(live, pods, context), self._next_reading(key, live.pods, context.now))
+        self._note_time(key, min(filter(None, times), default=None))
         if running.ending:
             health = Health.DELETING
         elif live.primary is None and live.spec.suspended:
@@ -171,6 +181,25 @@ class ClusterObserver:
         for reason, message in news:
             self._report(record.key, reason, message)
 
+    async def _note_last_news(self, key: Key, record: Record | None) -> None:
+        """Report what pods of a workload that is deleted do at their end; their preStop hooks run as ever."""
+        before, pods, now = self._moments.pop(key, None), self._decode(key, POD), self._context.clock.now()
+        self._note_time(key, None)
+        if before is None or not before.hooks.pods.union(before.hooks.gone):
+            return
+        events = (await self._read_events(self._desired.namespace_of(key.gvc), now)).about(workload_name(key.name))
+        names = _name_containers(self._read_spec(key, record)) if record is not None else {}
+        after, news = find_last_news(before, EndingPods(pods, events, names), now)
+        for reason, message in news:
+            self._report(key, reason, message)
+        if pods or after.hooks.gone:
+            self._moments[key] = after
+            self._note_time(key, self._next_reading(key, pods, now))
+
+    def _next_reading(self, key: Key, pods: Sequence[ObjectPart], now: float) -> float | None:
+        """When to look for the event of a hook again; None if none may come."""
+        return now + HOOK_EVENTS_SECONDS if is_awaited(self._moments[key].hooks, pods, now) else None
+
     def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
         """Digest and version as applied; no digest if others have changed an object since."""
         text = running.annotations.get(VERSION, "")
@@ -180,23 +209,29 @@ class ClusterObserver:
         return "" if changed else digest, int(text) if text.isdecimal() else 0
 
     async def _read_live(self, key: Key, record: Record, running: MirroredObject) -> LiveWorkload:
-        spec = read_specification(record.body)
-        applied = AppliedWorkload(key, self._context.location, spec, record.version, record.digest, self._gvc(key)[1])
-        pods = self._decode(key, POD)
+        pods, spec = self._decode(key, POD), self._read_spec(key, record)
         live = LiveWorkload(
-            spec=workload_spec(applied, ""),
+            spec=spec,
             primary=running.decode() if running.id.kind in RUNS else None,
             pods=pods,
             jobs=self._decode(key, JOB),
-            claims=tuple(self._claims_of(key, mounted_volumesets(spec))),
+            claims=tuple(self._claims_of(key, mounted_volumesets(read_specification(record.body)))),
             autoscaler=next(iter(self._decode(key, AUTOSCALER)), None),
-            names={format_label(container.name): container.name for container in spec.containers},
+            names=_name_containers(spec),
         )
-        if live.spec.type is not Type.CRON and _is_well(live):
+        now = self._context.clock.now()
+        hooks = follow_pods(self._moments.get(key, WorkloadMoment()).hooks, pods, now)
+        may_fail = is_awaited(hooks, pods, now)
+        if live.spec.type is not Type.CRON and _is_well(live) and not may_fail:
             return live
-        since = max(map(_unready_since, pods), default=0.0)
-        events = (await self._read_events(running.id.namespace, since)).about(live, running.id.name)
+        since = now if may_fail else max(map(_unready_since, pods), default=0.0)
+        events = (await self._read_events(running.id.namespace, since)).about(running.id.name, live.claims)
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
+
+    def _read_spec(self, key: Key, record: Record) -> WorkloadSpec:
+        spec = read_specification(record.body)
+        applied = AppliedWorkload(key, self._context.location, spec, record.version, record.digest, self._gvc(key)[1])
+        return workload_spec(applied, "")
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
         items = (item for item in self._mirror.of_key(key) if item.id.kind is kind)
@@ -314,13 +349,11 @@ class _NamespaceEvents(NamedTuple):
         events.sort(key=_get_subject)
         return cls(at, [_get_subject(event) for event in events], events)
 
-    def about(self, live: LiveWorkload, name: str) -> tuple[KubeObject, ...]:
+    def about(self, name: str, claims: Iterable[ObjectPart] = ()) -> tuple[KubeObject, ...]:
         """Those that may be about an object of a workload: its pods and their controllers begin with its name."""
-        claims = [claim["metadata"]["name"] for claim in live.claims]
-        others = (
-            event for claim in claims if not claim.startswith(name) for event in self._between(claim, f"{claim}\0")
-        )
-        return (*self._between(name, f"{name}\U0010ffff"), *others)
+        others = [title for claim in claims if not (title := claim["metadata"]["name"]).startswith(name)]
+        about_others = (event for title in others for event in self._between(title, f"{title}\0"))
+        return (*self._between(name, f"{name}\U0010ffff"), *about_others)
 
     def _between(self, first: str, end: str) -> Sequence[KubeObject]:
         return self.items[bisect_left(self.names, first) : bisect_left(self.names, end)]
@@ -329,6 +362,11 @@ class _NamespaceEvents(NamedTuple):
 def _get_subject(event: KubeObject) -> str:
     """The name of the object that an event is about."""
     return str(event.get("involvedObject", {}).get("name", ""))
+
+
+def _name_containers(spec: WorkloadSpec) -> dict[str, str]:
+    """The containers of a workload by their names in pods."""
+    return {format_label(container.name): container.name for container in spec.containers}
 
 
 def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:

@@ -48,9 +48,9 @@ class Owner(NamedTuple):
             return f"{MANAGED_BY}={TOOL},{location}"
         return f"{INSTANCE}={self.instance},{location}"
 
-    def select_strangers(self) -> str:
-        """The label selector of what others have, in a namespace of ours."""
-        return f"{INSTANCE}!={self.instance}"
+    def list_stranger_selectors(self) -> tuple[str, str]:
+        """The label selectors of what others have, in a namespace of ours."""
+        return f"{INSTANCE}!={self.instance}", f"{INSTANCE}={self.instance},{LOCATION}!={self.location}"
 
     def has(self, item: MirroredObject) -> bool:
         """Whether an object is in the namespace of its GVC, where no other instance has anything."""
@@ -83,11 +83,11 @@ class Owner(NamedTuple):
         return applied and len(missing) == 1 and marks == (str(key), self.instance, self.location)
 
     def may_adopt(self, stranger: KubeObject) -> bool:
-        """Whether a tag may take an object over: neither another resource of ours, nor all that another daemon has."""
+        """Whether a tag may take an object over: nothing of another resource or location, nor all of another daemon."""
         labels = stranger["metadata"].get("labels") or {}
         if id_of(stranger).kind is NAMESPACE:
             return INSTANCE not in labels
-        return not self.owns(labels)
+        return labels.get(INSTANCE) != self.instance or LOCATION not in labels
 
 
 def explain_foreign(stranger: KubeObject, owner: Owner) -> EngineError:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.engines.kubernetes.client.api import KubeApi
-from reconciler.engines.kubernetes.client.errors import ClusterError
+from reconciler.engines.kubernetes.client.errors import Cause, ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
     NAMESPACE,
@@ -45,6 +45,8 @@ MOST_SHAPES = 10_000
 """Shapes of objects whose fields are remembered."""
 
 _REPLICAS = ".spec.replicas"
+_SCALER = '"kube-controller-manager" with subresource "scale"'
+"""How the server names the controller of autoscalers in a conflict."""
 _INVALID = 422
 _CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 _NEVER_KEYS = frozenset({"image", "value"})
@@ -138,7 +140,9 @@ class ObjectTrials:
             if at + STRANGERS_SECONDS < asked:
                 at = now()
                 try:
-                    names = await self._api.list_names(*collection, self._owner.select_strangers())
+                    selectors = self._owner.list_stranger_selectors()
+                    found = [await self._api.list_names(*collection, selector) for selector in selectors]
+                    names = frozenset().union(*found)
                 except EngineError:
                     return False
                 self._strangers[collection] = at, names
@@ -229,7 +233,7 @@ class ObjectTrials:
         except ClusterError as error:
             if error.code == _INVALID and await self._can_be_anew(item, target):
                 return Trial(item, target, anew=True)
-            force = self._may_force(key, error)
+            force = await self._may_force(key, target, error)
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
@@ -258,17 +262,28 @@ class ObjectTrials:
             return error.reason is Reason.QUOTA_EXCEEDED
         return True
 
-    def _may_force(self, key: Key, error: ClusterError) -> bool:
-        fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
-        return bool(fields) and all(
-            any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
-            or (field == _REPLICAS and self._has_autoscaler(key))
-            for field in fields
-        )
+    async def _may_force(self, key: Key, target: ObjectId, error: ClusterError) -> bool:
+        conflicts = [cause for cause in error.causes if cause.reason == "FieldManagerConflict"]
+        others = [cause for cause in conflicts if not self._is_forced(cause.field)]
+        if not conflicts or any(cause.field != _REPLICAS for cause in others):
+            return False
+        return not others or self._has_autoscaler(key) or await self._is_scaler_gone(target, others)
+
+    def _is_forced(self, field: str) -> bool:
+        return any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
 
     def _has_autoscaler(self, key: Key) -> bool:
         """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
         return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
+
+    async def _is_scaler_gone(self, target: ObjectId, conflicts: Sequence[Cause]) -> bool:
+        """Whether an autoscaler owns the number of replicas that is there no more: then nobody else wants another."""
+        if any(_SCALER not in cause.message for cause in conflicts):
+            return False
+        page = await self._api.list(AUTOSCALER, namespace=target.namespace)
+        scalers: list[KubeObject] = [msgspec.json.decode(item) for item in page.items]
+        scaled = [scaler["spec"]["scaleTargetRef"] for scaler in scalers]
+        return all((each["kind"], each["name"]) != (target.kind.kind, target.name) for each in scaled)
 
 
 def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:

@@ -108,6 +108,11 @@ def describe_skipped(execution: str, containers: Sequence[str], started: float, 
     return f"{execution}{running} runs since {format_iso_time(started)}, and {skipped} scheduled times were skipped"
 
 
+def describe_skip(due: str, execution: str, started: float) -> str:
+    """Why nothing starts at the time ``due``: ``execution`` runs since ``started``, in seconds since the epoch."""
+    return f"{due} is skipped: {execution} still runs since {format_iso_time(started)}"
+
+
 def describe_replaced(count: int) -> str:
     """What happened to ``count`` executions in a row."""
     return f"the last {count} executions were replaced before they ended"

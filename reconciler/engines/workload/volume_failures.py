@@ -36,6 +36,7 @@ class Act(StrEnum):
     SNAPSHOT = "snapshot"
     TRIM = "trim"
     PROOF = "proof"
+    RESTORE = "restore"
 
 
 class ActFailure(msgspec.Struct, frozen=True):

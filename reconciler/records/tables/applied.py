@@ -159,6 +159,15 @@ class Applied:
             return self._db.stream(f"{sql} ORDER BY key, location")
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
+    def first_workloads(self, source: str, limit: int) -> list[str]:
+        """The keys of at most ``limit`` workloads of ``source``, in order."""
+        rows = self._db.all(
+            """SELECT DISTINCT key FROM applied INDEXED BY applied_scan WHERE key >= ? AND key < ? AND source = ?
+            ORDER BY key LIMIT ?""",
+            (*prefix_range(f"{Kind.WORKLOAD}/"), source, limit),
+        )
+        return [str(key) for (key,) in rows]
+
     def scan_at(self, location: str, engine: str) -> Iterator[VersionRow]:
         """All records of ``engine`` at ``location``, in key order; reads no bodies."""
         return self._db.stream(f"SELECT key, digest, version {_AT_LOCATION}", (location, engine))

@@ -87,21 +87,64 @@ def test_an_injected_sidecar_is_no_drift(harness: ClusterHarness) -> None:
     assert [container["name"] for container in pod_template(harness)["spec"]["containers"]] == ["main", "mesh"]
 
 
-def test_an_autoscaler_that_moves_replicas_is_no_drift(harness: ClusterHarness) -> None:
+def scale_web(harness: ClusterHarness) -> dict[str, Any]:
+    """Let an autoscaler set the replicas of ``web`` to 4; its manifest."""
     harness.server.install("PodMetrics")
     harness.begin_anew()
     body = change_body()
     body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 5}
     harness.apply(make_step(body))
     harness.wait_for_health()
-    harness.server.patch(
-        "Deployment", NAME, SPACE, {"spec": {"replicas": 4}}, manager="kube-controller-manager", subresource="scale"
-    )
+    harness.server.scale("Deployment", NAME, SPACE, 4)
     harness.wait_for_health()
+    return body
+
+
+def count_replicas(harness: ClusterHarness) -> int:
+    count: int = harness.server.object("Deployment", NAME, SPACE)["spec"]["replicas"]
+    return count
+
+
+def test_an_autoscaler_goes_before_the_manifest_fixes_the_replicas(harness: ClusterHarness) -> None:
+    """It acts on every change, and would change the number once more."""
+    scale_web(harness)
+    harness.server.controllers.autoscalers.usage[f"{SPACE}/{NAME}"] = 1000
+    assert harness.apply_web(2).result is Result.APPLIED
+    assert count_replicas(harness) == 2
+    assert harness.names("HorizontalPodAutoscaler") == []
+    harness.wait_for_health()
+    assert_no_drift(harness, 2)
+
+
+def test_a_refused_manifest_costs_no_autoscaler(harness: ClusterHarness) -> None:
+    scale_web(harness)
+    harness.server.admission.deny("Deployment", "no room")
+    assert harness.apply_web(2).result is Result.FAILED
+    assert harness.names("HorizontalPodAutoscaler") == [NAME]
+
+
+def test_what_an_autoscaler_did_last_is_undone_once_it_is_gone(harness: ClusterHarness) -> None:
+    """Its controller may act on what it read before."""
+    scale_web(harness)
+    scaler = harness.server.object("HorizontalPodAutoscaler", NAME, SPACE)
+    assert harness.apply_web(2).result is Result.APPLIED
+    harness.server.scale("Deployment", NAME, SPACE, 4)
+    harness.catch_up()
+    assert has_drift(harness)
+    assert harness.apply_web(2).result is Result.APPLIED
+    assert count_replicas(harness) == 2
+    harness.server.create({**scaler, "metadata": {"name": "of-others", "namespace": SPACE}})
+    harness.server.scale("Deployment", NAME, SPACE, 4)
+    harness.catch_up()
+    assert harness.apply_web(2).reason is Reason.FIELD_CONFLICT, "an autoscaler of others is not fought"
+
+
+def test_an_autoscaler_that_moves_replicas_is_no_drift(harness: ClusterHarness) -> None:
+    body = scale_web(harness)
     assert_no_drift(harness)
     harness.apply(make_step(body))
     assert harness.writes() == []
-    assert harness.server.object("Deployment", NAME, SPACE)["spec"]["replicas"] == 4
+    assert count_replicas(harness) == 4
 
 
 def test_empty_lists_and_maps_are_no_drift(harness: ClusterHarness) -> None:

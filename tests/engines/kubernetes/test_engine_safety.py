@@ -284,6 +284,45 @@ def test_an_adopted_object_loses_the_fields_of_its_tool(harness: ClusterHarness)
     assert harness.see_web().digest == "digest-1"
 
 
+OTHER_LOCATION = {
+    "app.kubernetes.io/managed-by": "reconciler",
+    "reconciler.dev/instance": "acme",
+    "reconciler.dev/location": "elsewhere",
+}
+"""The labels of objects of this daemon at another location, which anybody can set."""
+
+
+def create_stranger(harness: ClusterHarness, name: str) -> dict[str, Any]:
+    """A Service that names the workload ``web``, and another location."""
+    metadata = {"name": name, "namespace": SPACE, "labels": OTHER_LOCATION, "annotations": {"reconciler.dev/key": WEB}}
+    spec = {"ports": [{"port": 1}], "selector": {"old": "yes"}}
+    return harness.server.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
+
+def test_an_object_that_names_another_location_is_never_taken_over(harness: ClusterHarness) -> None:
+    harness.apply(make_step({**change_body(), "name": "first"}))
+    before = create_stranger(harness, NAME)
+    adopting = change_body()
+    adopting["tags"] = {"reconciler/adopt": "true"}
+    for body in (change_body(), adopting):
+        outcome = harness.apply(make_step(body))[WEB]
+        assert outcome.reason is Reason.FOREIGN_OBJECT
+        assert "it belongs to the instance acme at elsewhere; delete or rename it" in outcome.message
+        assert "reconciler/adopt" not in outcome.message
+    assert harness.server.object("Service", NAME, SPACE) == before
+    assert NAME not in harness.names("Deployment")
+
+
+def test_what_names_another_location_is_never_deleted(harness: ClusterHarness) -> None:
+    start_web(harness)
+    before = create_stranger(harness, "web-old")
+    assert harness.apply_web(2, image="nginx:2").result is Result.APPLIED
+    harness.wait_for_health()
+    harness.until(lambda: harness.delete_web().message == "", "the workload is gone")
+    assert harness.names("Deployment") == []
+    assert harness.server.objects("Service", SPACE) == [before]
+
+
 def test_a_tag_takes_over_no_object_of_another_workload(harness: ClusterHarness) -> None:
     start_web(harness)
     stolen = harness.server.object("Service", NAME, SPACE)
@@ -388,10 +427,11 @@ def test_of_many_new_workloads_only_what_does_something_is_tried(harness: Cluste
     assert harness.writes() == []
 
 
-def test_a_foreign_object_stays_among_many_new_ones(harness: ClusterHarness) -> None:
+@pytest.mark.parametrize("labels", [{}, OTHER_LOCATION], ids=["none", "of another location"])
+def test_a_foreign_object_stays_among_many_new_ones(harness: ClusterHarness, labels: dict[str, str]) -> None:
     apply_first(harness)
     name = "web-07"
-    metadata = {"name": name, "namespace": SPACE}
+    metadata = {"name": name, "namespace": SPACE, "labels": labels}
     spec = {"ports": [{"port": 1}]}
     harness.server.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
     before = harness.server.object("Service", name, SPACE)

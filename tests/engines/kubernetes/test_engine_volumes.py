@@ -24,6 +24,7 @@ WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
     with engine_on_fake(tmp_path) as harness:
         harness.server.install("VolumeSnapshot")
+        harness.server.controllers.kubelet.takes_snapshots = True
         harness.begin_anew()
         yield harness
 

@@ -138,6 +138,7 @@ def use_volumes(harness: ClusterHarness) -> None:
     harness.apply(step(str(DATA), body=volumes, engine="kubernetes"))
     harness.apply(make_step(body))
     harness.wait_for_health()
+    harness.server.controllers.kubelet.takes_snapshots = True
     where = {"location": "here", "volumeIndex": 0}
     snapshot = {**where, "snapshotName": "nightly"}
     for name, spec in (

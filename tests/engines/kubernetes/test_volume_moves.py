@@ -83,6 +83,7 @@ def test_snapshots_stay_with_their_volume(harness: VolumeHarness) -> None:
     harness.until(lambda: harness.see_volume(1).lifecycle == "bound", "its volumes are seen")
     assert [snapshot.name for snapshot in harness.see_volume(1).volume_snapshots] == ["nightly"]
     assert harness.see_volume(0).volume_snapshots == ()
+    harness.server.controllers.kubelet.takes_snapshots = True
     harness.do(harness.engine.command(DATA, "restoreVolume", where, "two"))
     claim = harness.server.object("PersistentVolumeClaim", "data-store-1", SPACE)
     assert claim["spec"]["dataSource"]["name"] == harness.list_snapshots()[0]["metadata"]["name"]

@@ -342,6 +342,8 @@ class Pod:
         hook = (container.spec.get("lifecycle") or {}).get("preStop") or {}
         needed = script.stop_after + _hook_seconds(hook) * self._kubelet.pace
         container.ready = False
+        if fails(hook):
+            await self._report_problem("FailedPreStopHook", "PreStopHook failed", container.name)
         await asyncio.sleep(min(needed, grace))
         killed = needed > grace
         container.finish(KILLED if killed else script.stop_code, script)
@@ -443,6 +445,11 @@ def is_sidecar(container: Container) -> bool:
 
 def _has_initialized(container: Container) -> bool:
     return has_succeeded(container) or (container.started and is_sidecar(container))
+
+
+def fails(hook: Object) -> bool:
+    """Whether a hook fails: its program is ``false``."""
+    return bool((hook.get("exec") or {}).get("command") == ["false"])
 
 
 def _hook_seconds(hook: Object) -> float:

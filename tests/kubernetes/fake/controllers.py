@@ -6,6 +6,7 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from tests.kubernetes.fake.autoscalers import Autoscalers
 from tests.kubernetes.fake.errors import ApiError, Object, Resource
 from tests.kubernetes.fake.kubelet import Kubelet
 from tests.kubernetes.fake.operations import MERGE_PATCH, make_call
@@ -98,7 +99,8 @@ class Controllers:
         self._state = state
         self._writer = Writer(state, "kube-controller-manager")
         self._workloads = Workloads(self._writer)
-        self._kubelet = Kubelet(Writer(state, "kubelet"))
+        self.kubelet = Kubelet(Writer(state, "kubelet"))
+        self.autoscalers = Autoscalers(self._writer)
         self._acting = False
         self.stuck: set[str] = set()
 
@@ -180,7 +182,8 @@ class Controllers:
     def _act(self) -> None:
         self._fill_namespaces()
         self._workloads.act()
-        self._kubelet.act()
+        self.autoscalers.act()
+        self.kubelet.act()
         self._collect_garbage()
         self._end_namespaces()
 

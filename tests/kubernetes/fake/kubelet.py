@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.kubernetes.cluster.pod import fails
 from tests.kubernetes.fake.errors import Object
 from tests.kubernetes.fake.pods import EndedRun, PodScript
 
@@ -16,10 +17,12 @@ REASONS = {"PullError": "ImagePullBackOff", "Crash": "CrashLoopBackOff"}
 
 
 class Kubelet:
-    """Scheduler, kubelet and volume provisioner."""
+    """Scheduler, kubelet, and the provisioner of volumes and snapshots."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self.takes_snapshots = False
+        """Whether a controller takes snapshots, at once."""
 
     def act(self) -> None:
         """Do what is next for each pod and claim."""
@@ -27,12 +30,15 @@ class Kubelet:
             self._bind_claim(claim)
         for volume in self._writer.all("PersistentVolume"):
             self._reclaim_volume(volume)
+        for snapshot in self._writer.all("VolumeSnapshot") if self.takes_snapshots else ():
+            self._take_snapshot(snapshot)
         for pod in self._writer.all("Pod"):
             self._run_pod(pod)
 
     def _run_pod(self, pod: Object) -> None:
         if pod["metadata"].get("deletionTimestamp"):
             if not pod["metadata"].get("finalizers") and self._writer.state.pods.may_end(pod, time.time()):
+                self._run_pre_stop(pod)
                 self._writer.delete(pod, grace=0)
             return
         script = self._writer.state.pods.script_of(pod)
@@ -45,6 +51,11 @@ class Kubelet:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return
         self._write_status(pod, script)
+
+    def _run_pre_stop(self, pod: Object) -> None:
+        for container in pod["spec"]["containers"]:
+            if fails((container.get("lifecycle") or {}).get("preStop") or {}):
+                self._writer.record_event(pod, "FailedPreStopHook", "PreStopHook failed", container["name"])
 
     def _claims_are_there(self, pod: Object) -> bool:
         names = [
@@ -187,6 +198,12 @@ class Kubelet:
             return
         if volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete":
             self._writer.delete(volume)
+
+    def _take_snapshot(self, snapshot: Object) -> None:
+        if not (snapshot.get("status") or {}).get("readyToUse"):
+            self._writer.write_status(
+                snapshot, {"readyToUse": True, "creationTime": self._now(), "restoreSize": "10Gi"}
+            )
 
     def _create_volume(self, claim: Object, size: str) -> None:
         metadata = claim["metadata"]

@@ -55,6 +55,8 @@ class Workloads:
         self._writer = writer
         self.overdue: set[str] = set()
         self._refusals: dict[str, str] = {}
+        self._skipped: set[str] = set()
+        """The uids of CronJobs whose last time was skipped."""
         self._created = 0
 
     def act(self) -> None:
@@ -64,6 +66,7 @@ class Workloads:
             ("ReplicaSet", self._act_replica_set),
             ("StatefulSet", self._act_stateful_set),
             ("Job", self._act_job),
+            ("CronJob", self._act_cron_job),
             ("Service", self._act_service),
         ):
             for value in self._writer.all(kind):
@@ -325,9 +328,7 @@ class Workloads:
 
     def _act_job(self, value: Object) -> None:
         spec, status = value["spec"], value.get("status") or {}
-        if spec.get("suspend") or any(
-            entry["type"] in ("Complete", "Failed") for entry in status.get("conditions") or ()
-        ):
+        if spec.get("suspend") or _is_over(value):
             return
         pods = self._owned("Pod", value)
         phases = [(pod.get("status") or {}).get("phase") for pod in pods]
@@ -350,9 +351,30 @@ class Workloads:
         self._writer.write_status(self._current(value), new)
 
     def run_cron_job(self, namespace: str, name: str) -> str:
-        """Create the Job that is due; its name."""
+        """Create the Job that is due; its name, "" if the policy forbids it as long as another one runs."""
         cron = self._writer.find("CronJob", namespace, name)
         assert cron, f"no CronJob {namespace}/{name}"
+        policy, running = cron["spec"]["concurrencyPolicy"], self._list_running(cron)
+        if policy == "Forbid" and running:
+            self._skipped.add(cron["metadata"]["uid"])
+            return ""
+        for job in running if policy == "Replace" else ():
+            self._writer.delete(job)
+        return self._create_job(cron)
+
+    def _list_running(self, cron: Object) -> list[Object]:
+        """Its Jobs that have not ended; one on demand is none of its own."""
+        jobs = [job for job in self._owned("Job", cron) if not job["metadata"].get("deletionTimestamp")]
+        return [job for job in jobs if not _is_over(job)]
+
+    def _act_cron_job(self, value: Object) -> None:
+        """As the controller does: a time that was skipped comes once nothing runs any more."""
+        if value["metadata"]["uid"] in self._skipped and not self._list_running(value):
+            self._skipped.discard(value["metadata"]["uid"])
+            self._create_job(value)
+
+    def _create_job(self, cron: Object) -> str:
+        namespace, name = cron["metadata"]["namespace"], cron["metadata"]["name"]
         template = deepcopy(cron["spec"]["jobTemplate"])
         job = f"{name}-{self._writer.state.storage.revision + 29000000}"
         metadata = {**(template.get("metadata") or {}), "name": job, "namespace": namespace}
@@ -366,6 +388,12 @@ class Workloads:
         if value["spec"]["type"] == "LoadBalancer":
             ingress = [{"ip": "192.0.2.10", "ipMode": "VIP"}]
             self._writer.write_status(value, {"loadBalancer": {"ingress": ingress}})
+
+
+def _is_over(job: Object) -> bool:
+    """Whether a Job has succeeded or failed."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(entry["type"] in ("Complete", "Failed") for entry in conditions)
 
 
 def _revision_of(pod: Object) -> str:

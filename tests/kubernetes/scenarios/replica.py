@@ -3,7 +3,8 @@
     python -c PROGRAM FILE
 
 ``TEST_SCRIPT`` is as for containers of the clusters of the tests: ``exit=3 exit_after=0.5``. The file has the same
-words, and ``hang`` and ``end`` for programs that began before their time: ``ready=false hang=17.5 end=3@17.5``.
+words, and ``hang`` and ``end`` for programs that began before their time: ``ready=false hang=17.5 end=3@17.5``. By
+``use=0.09`` they use so much of a core.
 """
 
 import contextlib
@@ -45,6 +46,13 @@ def end_if_due(script: dict[str, str]) -> None:
         sys.exit(int(script["exit"]))
 
 
+def use_cpu(share: float, seconds: float) -> None:
+    """Use ``share`` of a core for the ``seconds`` that went by since the last time."""
+    end = time.process_time() + share * seconds
+    while time.process_time() < end:
+        pass
+
+
 def stop(*_: Any) -> None:
     """Obey SIGTERM after a while."""
     script = read_script()
@@ -68,8 +76,12 @@ def main() -> None:
     print(read_script().get("log", "started"), flush=True)
     port = os.environ.get("PORT")
     server = socket.create_server(("", int(port))) if port else None
+    last = BEGAN
     while True:
-        end_if_due(read_script())
+        script, now = read_script(), time.monotonic()
+        end_if_due(script)
+        use_cpu(float(script.get("use", 0)), min(now - last, 0.2))
+        last = now
         if server is None:
             time.sleep(0.05)
             continue

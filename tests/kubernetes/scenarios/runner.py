@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.model.record import Record
 from tests.kubernetes.scenarios.scenario import Scenario, Step, Target
-from tests.kubernetes.scenarios.stages import Stage
+from tests.kubernetes.scenarios.stages import Stage, seconds_to_minute
 from tests.kubernetes.scenarios.transcript import Lines, Snapshot, read_events, replace_names
 from tests.support.sandbox import eventually
 
@@ -22,6 +22,8 @@ SEPARATOR = " = "
 """Between a path and its value in the text of a transcript."""
 PATIENCE = 60.0
 SLOW_PATIENCE = 240.0
+SPARE_SECONDS = 30.0
+"""So long before a full minute nothing begins for which no scheduled time shall come."""
 
 Transcript = dict[str, Lines]
 """What changed for people with each step."""
@@ -70,6 +72,8 @@ class ScenarioRunner:
 
     def _act(self, step: Step) -> list[tuple[int, str]]:
         stage, sandbox = self._stage, self._sandbox
+        if self._scenario.timed and not step.due and seconds_to_minute() < SPARE_SECONDS:
+            time.sleep(seconds_to_minute())
         if step.restart_daemon:
             self._start_daemon()
         for name, text in step.secrets.items():
@@ -85,8 +89,9 @@ class ScenarioRunner:
             stage.exit(workload, code)
         for workload in step.stop:
             stage.stop(workload)
-        for workload in step.due:
-            stage.run_due(workload)
+        for workload, millicores in step.use.items():
+            stage.use(workload, millicores)
+        stage.run_due(step.due)
         return answers
 
     def _format(self, docs: list[dict[str, Any]] | None) -> str | None:

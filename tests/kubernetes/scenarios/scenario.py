@@ -37,9 +37,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``push`` has manifests by path, None deletes the file. ``secrets`` are new contents of files of secrets. ``behave``
     sets what the replicas of a workload do from now on, ``hang`` lets those that run now fail their liveness probe
-    until they are restarted, ``exit`` lets them end with a code. ``stop`` ends one replica of a workload. ``run`` has
-    command lines, which come first; ``due`` has cron workloads whose time comes. ``restart_daemon`` lets another daemon
-    take over.
+    until they are restarted, ``exit`` lets them end with a code. ``stop`` ends one replica of a workload. ``use`` sets
+    the CPU that each of its replicas uses, in millicores. ``run`` has command lines, which come first; ``due`` has cron
+    workloads whose time comes. ``restart_daemon`` lets another daemon take over.
     """
 
     step: str
@@ -49,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hang: list[str] = []
     exit: dict[str, int] = {}
     stop: list[str] = []
+    use: dict[str, int] = {}
     run: list[str] = []
     due: list[str] = []
     restart_daemon: bool = False
@@ -58,7 +59,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A story of workloads; ``differences`` are the names of those that a cluster shows in it.
 
-    It is ``slow`` if it waits for minutes to pass.
+    It is ``slow`` if it waits for a minute to pass, or longer.
     """
 
     about: str
@@ -66,6 +67,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     differences: list[str] = []
     slow: bool = False
     name: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the times of schedules come."""
+        return any(step.due for step in self.steps)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the usage of replicas matters."""
+        return any(step.use for step in self.steps)
 
     @property
     def file(self) -> Path:

@@ -18,8 +18,9 @@ from tests.kubernetes.api_server import FakeApiServer, fake_api_server
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.definitions import SNAPSHOTS
 from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.cluster.metrics import VERSION, register_metrics
 from tests.kubernetes.cluster.objects import STORAGE_CLASS
-from tests.kubernetes.cluster.pod import PROBE_WORDS, format_now
+from tests.kubernetes.cluster.pod import PROBE_WORDS
 from tests.kubernetes.cluster.scripts import Script
 from tests.support.host_sandbox import GVC, HostSandbox, host_sandbox, shared_folder
 from tests.support.sandbox import DaemonSandbox
@@ -58,9 +59,18 @@ class Stage(Protocol):
         """End the first replica from outside."""
         ...
 
-    def run_due(self, workload: str) -> None:
-        """Let the time of a cron workload come, or return if it comes by itself."""
+    def use(self, workload: str, millicores: int) -> None:
+        """Let each replica of a workload use so much CPU."""
         ...
+
+    def run_due(self, workloads: list[str]) -> None:
+        """Let the time of cron workloads come, or return if it comes by itself."""
+        ...
+
+
+def seconds_to_minute() -> float:
+    """The seconds to the next full minute, when schedules are due."""
+    return 60.0 - time.time() % 60.0
 
 
 def make_secrets(path: Path) -> dict[str, str]:
@@ -104,7 +114,11 @@ class HostStage:
         name = min(self.sandbox.replicas(workload))
         os.kill(min(pid for pid in self.sandbox.programs() if name in read_environment(pid)), signal.SIGKILL)
 
-    def run_due(self, workload: str) -> None:
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the programs compute."""
+        self._write(workload, {"use": f"{millicores / 1000:g}"})
+
+    def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
 
     def _write(self, workload: str, words: dict[str, str]) -> None:
@@ -154,32 +168,44 @@ class FakeStage:
         self._restart(workload, 0, "Unhealthy", f"Liveness probe failed: {PROBE_WORDS}")
 
     def exit(self, workload: str, code: int) -> None:
-        """The kubelet starts the containers again."""
+        """The kubelet starts the containers again, but for executions."""
         self._restart(workload, code, "", "")
 
     def _restart(self, workload: str, code: int, reason: str, message: str) -> None:
         for pod in self._server.objects("Pod", SPACE):
-            if pod["metadata"]["name"].startswith(f"{workload}-"):
+            name = pod["metadata"]["name"]
+            if name.startswith(f"{workload}-") and pod["spec"]["restartPolicy"] == "Always":
                 self._server.restart_containers(pod, code, reason, message)
+            elif name.startswith(f"{workload}-"):
+                self._server.pods.follow(f"{SPACE}/{name}", Script(exit=code))
+                self._server.converge()
 
     def stop(self, workload: str) -> None:
         """Delete a pod."""
         pods = [pod["metadata"]["name"] for pod in self._server.objects("Pod", SPACE)]
         self._server.delete("Pod", min(name for name in pods if name.startswith(f"{workload}-")), SPACE)
 
-    def run_due(self, workload: str) -> None:
-        """Let the CronJob make a Job."""
-        self._server.run_cron_job(SPACE, workload)
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the autoscaler of the workload see it."""
+        self._server.controllers.autoscalers.usage[f"{SPACE}/{workload}"] = millicores
+
+    def run_due(self, workloads: list[str]) -> None:
+        """At the next full minute, let the CronJobs do what their policies say."""
+        if workloads:
+            time.sleep(seconds_to_minute())
+        for workload in workloads:
+            self._server.run_cron_job(SPACE, workload)
         self._server.converge()
 
 
 @contextmanager
-def fake_stage(path: Path) -> Iterator[FakeStage]:
-    """A stage of a fake cluster."""
+def fake_stage(path: Path, *, measured: bool = False) -> Iterator[FakeStage]:
+    """A stage of a fake cluster, which measures what pods use if it is ``measured``."""
     with fake_api_server(path / "cluster") as server:
-        server.install("VolumeSnapshot")
+        server.install("VolumeSnapshot", *(["PodMetrics"] if measured else []))
         for name in STORAGE_CLASSES:
             server.create({**STORAGE_CLASS, "metadata": {"name": name}})
+        server.controllers.kubelet.takes_snapshots = True
         server.run_controllers()
         server.pods.start_seconds = START_SECONDS
         server.pods.logs_start = True
@@ -195,7 +221,6 @@ def converging(server: FakeApiServer) -> Iterator[None]:
     def act() -> None:
         while not over.wait(0.2):
             server.converge()
-            take_snapshots(server)
 
     thread = threading.Thread(target=act)
     thread.start()
@@ -212,15 +237,6 @@ def cluster_sandbox(path: Path, kubeconfig: Path, **cluster: Any) -> DaemonSandb
     sandbox = DaemonSandbox(path, {"shop/gvc.yaml": GVC})
     sandbox.configure(locations={"here": bound}, drift=DRIFT, prune=PRUNE, secrets=make_secrets(path))
     return sandbox
-
-
-def take_snapshots(server: FakeApiServer) -> None:
-    """Let snapshots become ready, as their controller does."""
-    for snapshot in server.objects("VolumeSnapshot", SPACE):
-        if not (snapshot.get("status") or {}).get("readyToUse"):
-            status = {"readyToUse": True, "creationTime": format_now(), "restoreSize": "10Gi"}
-            name = snapshot["metadata"]["name"]
-            server.patch("VolumeSnapshot", name, SPACE, {"status": status}, subresource="status")
 
 
 class ClusterStage:
@@ -255,7 +271,11 @@ class ClusterStage:
         path = f"/api/v1/namespaces/{self._space}/pods/{min(self._pods(workload))}"
         self._cluster.api.delete(path).raise_for_status()
 
-    def run_due(self, workload: str) -> None:
+    def use(self, workload: str, millicores: int) -> None:
+        """Let the kubelet report it."""
+        self._kubelet.usage[f"{self._space}/{workload}-*"] = (f"{millicores}m", "10Mi")
+
+    def run_due(self, workloads: list[str]) -> None:
         """It comes by itself."""
 
     def _pods(self, workload: str) -> list[str]:
@@ -264,9 +284,14 @@ class ClusterStage:
 
 
 @contextmanager
-def cluster_stage(path: Path, cluster: Cluster, kubelet: Kubelet, prefix: str) -> Iterator[ClusterStage]:
+def cluster_stage(
+    path: Path, cluster: Cluster, kubelet: Kubelet, prefix: str, *, measured: bool = False
+) -> Iterator[ClusterStage]:
     """A stage of a real cluster, in a namespace of its own."""
     cluster.install(*SNAPSHOTS)
+    if measured:
+        cluster.apply(*register_metrics(kubelet.port))
+        cluster.wait_for(lambda: cluster.api.get(f"/apis/{VERSION}").is_success, "metrics are served", seconds=30.0)
     cluster.apply(*({**STORAGE_CLASS, "metadata": {"name": name}} for name in STORAGE_CLASSES))
     sandbox = cluster_sandbox(path / "shop", cluster.kubeconfig, namespacePrefix=prefix, instance=prefix.strip("-"))
     kubelet.start_seconds = START_SECONDS

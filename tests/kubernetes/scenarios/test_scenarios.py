@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,18 @@ from tests.kubernetes.scenarios.scenario import FOLDER, Scenario, list_scenarios
 from tests.kubernetes.scenarios.stages import fake_stage, host_stage
 
 SCENARIOS = list_scenarios()
-parametrized = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 
 
-@parametrized
+def each_scenario(is_slow: Callable[[Scenario], bool]) -> pytest.MarkDecorator:
+    """Parametrizes a test by all scenarios."""
+    params = [
+        pytest.param(scenario, id=scenario.name, marks=[pytest.mark.slow] if is_slow(scenario) else [])
+        for scenario in SCENARIOS
+    ]
+    return pytest.mark.parametrize("scenario", params)
+
+
+@each_scenario(lambda scenario: scenario.slow)
 def test_a_host_shows_what_is_written_down(scenario: Scenario, tmp_path: Path) -> None:
     with host_stage(tmp_path) as stage:
         text = format_transcript(ScenarioRunner(scenario, stage).run())
@@ -33,9 +42,9 @@ def test_a_host_shows_what_is_written_down(scenario: Scenario, tmp_path: Path) -
     assert text == scenario.transcript_file.read_text()
 
 
-@parametrized
+@each_scenario(lambda scenario: scenario.timed)
 def test_a_fake_cluster_shows_the_same(scenario: Scenario, tmp_path: Path) -> None:
-    with fake_stage(tmp_path) as stage:
+    with fake_stage(tmp_path, measured=scenario.measured) as stage:
         transcript = ScenarioRunner(scenario, stage).run()
     check_differences(scenario, read_transcript(scenario.transcript_file.read_text()), transcript)
 

@@ -29,6 +29,7 @@ RUNS = [
 
 @pytest.mark.parametrize(("cluster", "scenario"), RUNS, indirect=["cluster"], scope="session")
 def test_a_cluster_shows_the_same(scenario: Scenario, cluster: Cluster, kubelet: Kubelet, tmp_path: Path) -> None:
-    with cluster_stage(tmp_path, cluster, kubelet, f"scenario-{scenario.name}-") as stage:
+    prefix = f"scenario-{scenario.name}-"
+    with cluster_stage(tmp_path, cluster, kubelet, prefix, measured=scenario.measured) as stage:
         transcript = ScenarioRunner(scenario, stage).run()
     check_differences(scenario, read_transcript(scenario.transcript_file.read_text()), transcript)

@@ -19,6 +19,7 @@ Lines = dict[str, str]
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(\.\d+)?Z")
 SECONDS = re.compile(r"\b\d+\.\d s\b")
+USAGE = re.compile(r"\bcpu is [\d.]+")
 ID = re.compile(r"\b[0-9a-f]{12}\b")
 LEFT_OUT = re.compile(
     r"[. ](key|path|revision|source|engine|address|ports|node|alias|endpoint|canonicalEndpoint|internalName"
@@ -119,6 +120,7 @@ def replace_names(text: str, names: Mapping[str, str]) -> str:
     """``text`` without times and with what is shown instead of names."""
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
+    text = USAGE.sub("cpu is <usage>", text)
     return ID.sub("<id>", SECONDS.sub("<seconds> s", TIME.sub("<time>", text)))
 
 

@@ -23,7 +23,7 @@ from reconciler.engines.host.decisions.execution_log import (
 from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped, with_running
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.workload.spec import WorkloadSpec
-from reconciler.engines.workload.status import ExecutionState
+from reconciler.engines.workload.status import ExecutionState, describe_skip
 from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time
@@ -99,9 +99,7 @@ def _skip_minute(log: ExecutionLog, minute: int) -> tuple[ExecutionLog, Events]:
     log, events = count_skipped(log)
     if log.skipped % EVERY == 1:
         active = log.active[0]
-        message = (
-            f"{format_minute(minute)} is skipped: {active.name} still runs since {format_iso_time(active.started)}"
-        )
+        message = describe_skip(format_minute(minute), active.name, active.started)
         events.append((Reason.EXECUTION_SKIPPED, message))
     return log, events
 

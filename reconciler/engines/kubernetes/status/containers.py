@@ -249,13 +249,19 @@ def _explain_waiting(state: ContainerState, observed: ContainerInput) -> Contain
     hook = _find_hook_failure(observed)
     waiting = read_text(observed.status, "state", "waiting", "reason")
     if waiting == "CrashLoopBackOff":
-        words = _describe_hook(hook.message) if hook is not None else state.last.words if state.last is not None else ""
+        words = (
+            f"the postStart hook {describe_hook_end(hook.message)}"
+            if hook is not None
+            else state.last.words
+            if state.last is not None
+            else ""
+        )
         message = words or read_message(observed.status, "state", "waiting", "message")
         reason = state.last.reason if state.last is not None else ""
         return msgspec.structs.replace(state, message=message, failing=True, backoff=True, reason=reason)
     reason, words = describe_waiting(observed.status)
     if reason == Reason.POST_START_FAILED:
-        words = _describe_hook(words)
+        words = f"the postStart hook {describe_hook_end(words)}"
     if not words and state.restarts and state.last is not None:
         return msgspec.structs.replace(state, message=state.last.words, failing=True, backoff=True)
     return msgspec.structs.replace(state, message=words, failing=bool(words), backoff=bool(words), reason=reason)
@@ -268,7 +274,7 @@ def _find_hook_failure(observed: ContainerInput) -> ClusterEvent | None:
     return event if event is not None and event.at >= begun else None
 
 
-def _describe_hook(words: str) -> str:
-    """What happened to a hook; newer kubelets leave the words out of the event, since they may have secrets."""
+def describe_hook_end(words: str) -> str:
+    """How a hook failed; newer kubelets leave the words out of the event, since they may have secrets."""
     code = _EXIT_CODE.search(words)
-    return f"the postStart hook ended with {code[1]}" if code else "the postStart hook failed"
+    return f"ended with {code[1]}" if code else "failed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -39,8 +39,13 @@ from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time, parse_time
 
+INSTANTIATE = "cronjob.kubernetes.io/instantiate"
+"""The annotation of Jobs that are made of a CronJob at another time than its own."""
+MANUAL = "manual"
 MOST_SKIPPED = 1000
 """Skipped times beyond this number are not counted one by one."""
+END_SECONDS = 2.0
+"""Seconds after a scheduled time in which the end of an execution just before it may still become known."""
 
 
 class JobInput(msgspec.Struct, frozen=True):
@@ -70,9 +75,11 @@ def read_executions(source: JobInput) -> list[Execution]:
     past = {execution.name: execution for execution in source.past}
     there = {name_of(job): _read_execution(job, source) for job in source.jobs}
     for name, execution in there.items():
+        former = past.get(name)
         # Once its pods are gone, nothing but the records has their words.
-        if not execution.replica and name in past and past[name].status == execution.status:
-            there[name] = past[name]
+        is_same = former is not None and not execution.replica and former.status == execution.status
+        if former is not None and (is_same or former.status == ExecutionState.INVALID):
+            there[name] = former
     gone = [execution for execution in source.past if execution.name not in there]
     lost = [_end_lost(execution, source) for execution in gone]
     return sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))
@@ -101,9 +108,9 @@ def list_due_times(executions: Sequence[Execution], job: Job, now: float) -> Ite
     active = [execution for execution in executions if execution.status == ExecutionState.ACTIVE]
     for execution in active:
         yield parse_time(execution.start_time) + IMAGE_SECONDS
-    due = _find_next_due(job.schedule, now) if active else None
+    due = _find_next_due(job.schedule, now - END_SECONDS) if active else None
     if due is not None:
-        yield due * 60.0
+        yield due * 60.0 + END_SECONDS
 
 
 def _find_next_due(schedule: str, now: float) -> int | None:
@@ -245,13 +252,32 @@ def list_last_failures(executions: Sequence[Execution]) -> list[Execution]:
     return failures
 
 
+def find_blocking(executions: Sequence[Execution], jobs: Iterable[ObjectPart], job: Job) -> Execution | None:
+    """The execution that runs and so skips scheduled times; None for none. One on demand skips none."""
+    if job.concurrency_policy == "Replace":
+        return None
+    manual = {name_of(part) for part in jobs if read_text(part, "metadata", "annotations", INSTANTIATE) == MANUAL}
+    active = (execution for execution in executions if execution.status == ExecutionState.ACTIVE)
+    return next((execution for execution in active if execution.name not in manual), None)
+
+
+def list_skipped(execution: Execution, job: Job, now: float) -> list[int]:
+    """The scheduled minutes since the epoch at which ``execution`` ran up to ``now``, MOST_SKIPPED at most."""
+    minutes: list[int] = []
+    minute = _find_next_due(job.schedule, parse_time(execution.start_time))
+    while minute is not None and minute * 60.0 + END_SECONDS <= now and len(minutes) < MOST_SKIPPED:
+        minutes.append(minute)
+        minute = _find_next_due(job.schedule, minute * 60.0)
+    return minutes
+
+
 def _describe_unfinished(executions: Sequence[Execution], source: JobInput, suspended: bool) -> str:
-    active = next((execution for execution in executions if execution.status == ExecutionState.ACTIVE), None)
-    if active is not None and source.job.concurrency_policy != "Replace" and not suspended:
-        started = parse_time(active.start_time)
-        skipped = _count_due_times(source.job.schedule, started, source.now)
-        running = [name for pod in source.pods.get(active.name, ()) for name in _list_running_containers(pod)]
-        return describe_skipped(active.name, running, started, skipped) if skipped >= IN_A_ROW else ""
+    blocking = None if suspended else find_blocking(executions, source.jobs, source.job)
+    if blocking is not None:
+        skipped = len(list_skipped(blocking, source.job, source.now))
+        running = [name for pod in source.pods.get(blocking.name, ()) for name in _list_running_containers(pod)]
+        started = parse_time(blocking.start_time)
+        return describe_skipped(blocking.name, running, started, skipped) if skipped >= IN_A_ROW else ""
     replaced = 0
     for execution in reversed(executions):
         if _reason_of(execution) == Reason.REPLACED:
@@ -263,14 +289,6 @@ def _describe_unfinished(executions: Sequence[Execution], source: JobInput, susp
 
 def _list_running_containers(pod: PodState) -> list[str]:
     return [container.name for container in pod.containers if container.started]
-
-
-def _count_due_times(schedule: str, started: float, now: float) -> int:
-    """The scheduled minutes after ``started`` up to ``now``, MOST_SKIPPED at most."""
-    minute, count = _find_next_due(schedule, started), 0
-    while minute is not None and minute <= now // 60 and count < MOST_SKIPPED:
-        minute, count = _find_next_due(schedule, minute * 60.0), count + 1
-    return count
 
 
 def _format_time(part: Any, *path: str) -> str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from reconciler.engines.due_times import format_minute
 from reconciler.engines.kubernetes.status.containers import BACKOFF_SECONDS, ContainerPhase, ContainerState
-from reconciler.engines.kubernetes.status.executions import is_failed, list_last_failures, read_cause
+from reconciler.engines.kubernetes.status.events import index_events
+from reconciler.engines.kubernetes.status.executions import (
+    find_blocking,
+    is_failed,
+    list_last_failures,
+    list_skipped,
+    read_cause,
+)
 from reconciler.engines.kubernetes.status.fields import (
     ObjectPart,
     read_field,
@@ -16,16 +25,24 @@ from reconciler.engines.kubernetes.status.fields import (
     read_number,
     read_text,
 )
+from reconciler.engines.kubernetes.status.hooks import HookWatch, find_failures, follow_pods, report_failures
 from reconciler.engines.kubernetes.status.pods import PodState
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.workload.deployment import Deployment, Execution
 from reconciler.engines.workload.spec import Type
-from reconciler.engines.workload.status import IN_A_ROW, DeploymentCondition, ExecutionState, RunningStatus
-from reconciler.model.kinds.workload import metric_of
+from reconciler.engines.workload.status import (
+    IN_A_ROW,
+    DeploymentCondition,
+    ExecutionState,
+    RunningStatus,
+    describe_skip,
+)
+from reconciler.model.kinds.workload import Job, metric_of
 from reconciler.reasons import ConditionType, Reason
+from reconciler.times import parse_time
 
 EVERY = 10
-"""Of the ends of a container in a row, the first is an event, and each that comes this many later."""
+"""Of the ends of a container in a row, and of skipped times, the first is an event, and each this many later."""
 _CONDITIONS = (ConditionType.EXECUTIONS_FAILING, ConditionType.EXECUTIONS_UNFINISHED, ConditionType.SCALING_UNKNOWN)
 
 _DELETED = ("metadata", "deletionTimestamp")
@@ -47,6 +64,8 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     """What was seen of a workload when it was last observed.
 
     ``waiting`` are containers that cannot start, ``evicted`` names of pods, ``replicas`` how many an autoscaler wants.
+    ``skipped`` are the scheduled minutes since the epoch that the execution which runs has skipped. ``hooks`` are those
+    that run, or that failed.
     """
 
     ends: Mapping[Place, EndCount] = {}
@@ -55,6 +74,16 @@ class WorkloadMoment(msgspec.Struct, frozen=True):
     executions: tuple[Execution, ...] = ()
     conditions: tuple[DeploymentCondition, ...] = ()
     replicas: int = 0
+    skipped: tuple[int, ...] = ()
+    hooks: HookWatch = HookWatch()
+
+
+class EndingPods(NamedTuple):
+    """The pods of a workload that is deleted, as `LiveWorkload` has them."""
+
+    pods: Sequence[ObjectPart]
+    events: Sequence[ObjectPart]
+    names: Mapping[str, str]
 
 
 class _RecordedStatus(msgspec.Struct, frozen=True):
@@ -80,7 +109,11 @@ def read_recorded_moment(state: bytes, live: LiveWorkload, now: float) -> Worklo
             ends[pod.name, container.name] = EndCount(count, count)
     waiting = frozenset(place for pod in pods for place in _list_waiting(pod))
     evicted = frozenset(pod.name for pod in pods if pod.ending == Reason.EVICTED)
-    return WorkloadMoment(ends, waiting, evicted, status.job_executions, status.conditions)
+    executions = status.job_executions
+    # Which of them were reported is not known, and none twice is better than each.
+    skipped = _list_skipped(executions, live, now)
+    hooks = _watch_hooks(HookWatch(), live, now)
+    return WorkloadMoment(ends, waiting, evicted, executions, status.conditions, skipped=skipped, hooks=hooks)
 
 
 def find_news(
@@ -100,6 +133,8 @@ def find_news(
         deployment.status.job_executions,
         deployment.status.conditions,
         read_number(live.autoscaler or {}, "status", "desiredReplicas"),
+        _list_skipped(deployment.status.job_executions, live, now),
+        _watch_hooks((before or WorkloadMoment()).hooks, live, now),
     )
     if before is None:
         return after, []
@@ -107,10 +142,23 @@ def find_news(
         *_report_ends(before, after, pods, live.spec.type is Type.CRON),
         *_report_waits(before, after, pods),
         *_report_executions(before, after),
+        *_report_skipped(before, after, live),
         *_report_conditions(before.conditions, after.conditions),
         *_report_scaling(before, after, live),
+        *report_failures(before.hooks, after.hooks, index_events(live.events), live.names),
     ]
     return after, news
+
+
+def find_last_news(before: WorkloadMoment, ending: EndingPods, now: float) -> tuple[WorkloadMoment, News]:
+    """The same of a workload that is deleted: what its pods do at their end."""
+    events = index_events(ending.events)
+    hooks = find_failures(follow_pods(before.hooks, ending.pods, now), ending.pods, events)
+    return msgspec.structs.replace(before, hooks=hooks), report_failures(before.hooks, hooks, events, ending.names)
+
+
+def _watch_hooks(before: HookWatch, live: LiveWorkload, now: float) -> HookWatch:
+    return find_failures(follow_pods(before, live.pods, now), live.pods, index_events(live.events))
 
 
 def _list_troubled(live: LiveWorkload, now: float) -> list[PodState]:
@@ -198,6 +246,22 @@ def _report_executions(before: WorkloadMoment, after: WorkloadMoment) -> News:
             failing, count = False, max(IN_A_ROW, len(list_last_failures(before.executions)))
             message = f"{execution.name} succeeded after {count} executions that failed in a row"
             yield Reason.EXECUTIONS_RECOVERED, message
+
+
+def _list_skipped(executions: Sequence[Execution], live: LiveWorkload, now: float) -> tuple[int, ...]:
+    job = live.spec.job
+    blocking = find_blocking(executions, live.jobs, job) if job is not None and not live.spec.suspended else None
+    return tuple(list_skipped(blocking, job, now)) if job is not None and blocking is not None else ()
+
+
+def _report_skipped(before: WorkloadMoment, after: WorkloadMoment, live: LiveWorkload) -> News:
+    """Of the times that an execution skips, the first one and each tenth after it."""
+    last = max(before.skipped, default=0)
+    minutes = [minute for minute in after.skipped[::EVERY] if minute > last]
+    blocking = find_blocking(after.executions, live.jobs, live.spec.job or Job()) if minutes else None
+    if blocking is not None:
+        message = describe_skip(format_minute(minutes[-1]), blocking.name, parse_time(blocking.start_time))
+        yield Reason.EXECUTION_SKIPPED, message
 
 
 def _report_conditions(before: Sequence[DeploymentCondition], after: Sequence[DeploymentCondition]) -> News:

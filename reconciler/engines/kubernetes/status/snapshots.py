@@ -36,6 +36,8 @@ COMMAND = f"{OWN_PREFIX}command"
 """The annotation with the id of the command that created an object: the same command creates no second one."""
 FINAL = f"{OWN_PREFIX}final"
 """The annotation of the final VolumeSnapshot of a deleted volume, with the uid of its claim."""
+FORMER_VOLUME = f"{OWN_PREFIX}former-volume"
+"""The annotation of the snapshot before a restore with the PersistentVolume that the restore replaces."""
 
 _INDEX = re.compile(r"(?:^|-)(\d{1,6})$")
 
@@ -54,7 +56,8 @@ class LiveSnapshot(msgspec.Struct, frozen=True):
     """A VolumeSnapshot; ``index`` is that of its volume, None if it names none. ``since`` is in seconds of the epoch.
 
     ``final`` is the uid of the claim that it is the last snapshot of, "" for any other snapshot. ``command`` is
-    the id of the command that made it. ``ours``: this program made it.
+    the id of the command that made it. ``ours``: this program made it. ``former_volume`` is the PersistentVolume that
+    the restore replaces before which it was taken, "" for any other.
     """
 
     object_name: str
@@ -67,6 +70,7 @@ class LiveSnapshot(msgspec.Struct, frozen=True):
     final: str = ""
     command: str = ""
     ours: bool = False
+    former_volume: str = ""
 
 
 def read_snapshot(part: ObjectPart) -> LiveSnapshot:
@@ -92,6 +96,7 @@ def read_snapshot(part: ObjectPart) -> LiveSnapshot:
         read_text(annotations, FINAL),
         read_text(annotations, COMMAND),
         SNAPSHOT_NAME in annotations,
+        read_text(annotations, FORMER_VOLUME),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from reconciler.engines.kubernetes.client.api import KubeApi
@@ -23,7 +24,8 @@ from reconciler.engines.kubernetes.rendering.names import PREFIX, claim_name, sn
 from reconciler.engines.kubernetes.rendering.volumes import storage_class_of
 from reconciler.engines.kubernetes.status.fields import parse_quantity, read_field, read_text
 from reconciler.engines.kubernetes.status.snapshots import COMMAND, FINAL, LiveSnapshot, SnapshotPhase, read_index
-from reconciler.engines.kubernetes.volumes.snapshots import ClaimSnapshots, SnapshotRequest
+from reconciler.engines.kubernetes.volumes.restores import ReplacedVolumes
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import (
     CreateVolumeSnapshot,
@@ -58,6 +60,7 @@ class VolumeCommands:
         self._run_again = run_again
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self.snapshots = ClaimSnapshots(parts.api, parts.mirror)
+        self.replaced = ReplacedVolumes(parts, self.snapshots)
         self.replacing: set[Key | None] = set()
         """The workloads of which a volume is replaced now: they are away for a moment, and that is no drift."""
 
@@ -70,13 +73,16 @@ class VolumeCommands:
             case ExpandVolume(new_storage_capacity=size):
                 await self._expand(target, index, size)
             case DeleteVolume():
-                await self._replace_claim(key, target, None)
+                await self._delete_volume(key, target)
             case CreateVolumeSnapshot():
                 await self._create_snapshot(key, target, ask, command_id)
             case DeleteVolumeSnapshot(snapshot_name=name):
                 await self.snapshots.delete(target.namespace, [self._find_snapshot(key, index, name)])
             case RestoreVolume(snapshot_name=name):
-                await self._replace_claim(key, target, self._find_snapshot(key, index, name))
+                snapshot = self._find_snapshot(key, index, name)
+                volume = await self.replaced.secure(key, target, snapshot, command_id)
+                if volume is not None:
+                    await self._replace_claim(key, target, snapshot, volume)
             case _:
                 raise make_rejection(
                     f"{type(ask).__name__} is not possible at {self._context.location}: a cluster has it"
@@ -152,6 +158,7 @@ class VolumeCommands:
     async def _delete_all(self, claims: Sequence[MirroredObject]) -> None:
         for claim in claims:
             if not claim.ending:
+                await self.replaced.release(claim.decode())
                 await self._api.delete(claim.id, uid=claim.uid)
 
     async def _secure_all(self, key: Key, claims: Sequence[MirroredObject]) -> str:
@@ -238,37 +245,57 @@ class VolumeCommands:
                 return live
         raise make_rejection(f"volume {index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
 
-    async def _replace_claim(self, key: Key, target: ObjectId, snapshot: LiveSnapshot | None) -> None:
+    async def _delete_volume(self, key: Key, target: ObjectId) -> None:
+        claim = await self._api.get(target)
+        if claim is not None:
+            await self.replaced.release(claim)
+        await self._replace_claim(key, target, None)
+
+    async def _replace_claim(self, key: Key, target: ObjectId, snapshot: LiveSnapshot | None, volume: str = "") -> None:
         """Put a new claim in the place of one: empty, or with the data of ``snapshot``.
 
         The StatefulSet would create an empty one by itself, so it is away meanwhile; its pods stay. A claim that is
-        missing already was deleted by this command before a crash.
+        missing already was deleted by this command before a crash. ``volume`` is its PersistentVolume, if that is
+        retained: it gets a claim as before if the new one is refused.
         """
         workload = self.find_user(key)
         claim = await self._api.get(target)
-        former = claim["metadata"]["uid"] if claim is not None else ""
+        uid = claim["metadata"]["uid"] if claim is not None else ""
+        former = self._make_claim(target, claim, workload, None)
         fresh = self._make_claim(target, claim, workload, snapshot)
+        if volume:
+            fresh["metadata"]["annotations"][REPLACES] = volume
+            await self.replaced.try_claim(fresh, target)
         with self._away(workload):
             if workload is not None:
                 runs = ObjectId(STATEFUL_SET, target.namespace, workload_name(workload.name))
                 await self._applier.make_room(runs)
-            if former:
-                await self._api.delete(target, uid=former)
+            if uid:
+                await self._api.delete(target, uid=uid)
             if workload is not None:
                 index = target.name.rpartition("-")[2]
                 await self._api.delete(ObjectId(POD, target.namespace, f"{workload_name(workload.name)}-{index}"))
             try:
                 if snapshot is not None or workload is not None:
-                    await self._create_claim(target, fresh, former)
-            finally:
-                if workload is not None:
-                    await self._run_again(self._require_record(workload))
+                    await self._create_claim(target, fresh, uid)
+            except EngineError:
+                if volume:
+                    # Without it, the StatefulSet would make an empty claim, so then it stays away.
+                    await self.replaced.put_back(target, former, volume)
+                await self._bring_back(workload)
+                raise
+            await self._bring_back(workload)
+
+    async def _bring_back(self, workload: Key | None) -> None:
+        if workload is not None:
+            await self._run_again(self._require_record(workload))
 
     def _make_claim(
         self, target: ObjectId, claim: KubeObject | None, workload: Key | None, snapshot: LiveSnapshot | None
     ) -> KubeObject:
         """What takes the place of ``claim``, or of one that is gone, by the template of its workload."""
         fresh = without_server_fields(claim) if claim is not None else self._render_claim(target, workload)
+        fresh["spec"].pop("dataSource", None)
         if snapshot is None:
             return fresh
         fresh["spec"]["dataSource"] = {
@@ -302,7 +329,7 @@ class VolumeCommands:
         for _ in range(MOST_TRIES):
             there = await self._api.get(target)
             if there is None:
-                await self._api.create(fresh, CLAIM, target.namespace)
+                await self.replaced.create(fresh, target)
                 return
             if there["metadata"]["uid"] != former:
                 if "dataSource" not in fresh["spec"]:
@@ -355,8 +382,10 @@ def without_server_fields(claim: KubeObject) -> KubeObject:
             "namespace": metadata["namespace"],
             "labels": metadata.get("labels") or {},
             "annotations": {
-                label: text for label, text in (metadata.get("annotations") or {}).items() if label.startswith(PREFIX)
+                label: text
+                for label, text in (metadata.get("annotations") or {}).items()
+                if label.startswith(PREFIX) and label != REPLACES
             },
         },
-        "spec": spec,
+        "spec": deepcopy(spec),
     }

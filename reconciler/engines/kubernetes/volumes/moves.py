@@ -14,7 +14,6 @@ import msgspec
 
 from reconciler.engines.kubernetes.client.objects import (
     CLAIM,
-    PERSISTENT_VOLUME,
     POD,
     STATEFUL_SET,
     KubeObject,
@@ -33,14 +32,14 @@ from reconciler.engines.kubernetes.rendering.names import (
 from reconciler.engines.kubernetes.status.fields import read_field, read_items, read_text
 from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.volumes.commands import without_server_fields
+from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 
 MOVED_FROM = f"{PREFIX}moved-from"
 """The annotation of a claim, until its move is done, with the name of the claim that had its volume."""
-RECLAIM = f"{PREFIX}reclaim-policy"
-"""The annotation of a PersistentVolume, while it moves, with the policy that it had before and gets back."""
 MOST_TRIES, PAUSE = 120, 0.5
 """How often a cluster is asked whether a claim has got its volume, and the seconds between two questions."""
 
@@ -52,6 +51,7 @@ class VolumeMoves:
 
     def __init__(self, parts: ClusterParts, lock: Lock) -> None:
         self._clock, self._api, self._mirror = parts.context.clock, parts.api, parts.mirror
+        self._volumes = PersistentVolumes(parts.api)
         self._lock = lock
 
     async def bring_volumes(self, workload: Key, names: Iterable[str]) -> None:
@@ -101,7 +101,7 @@ class VolumeMoves:
             return
         await self._api.delete(claim.id, uid=claim.uid)
         self._mirror.drop(claim.id)
-        await self._give_back_policy(ObjectId(PERSISTENT_VOLUME, "", read_text(there, "spec", "volumeName")))
+        await self._volumes.give_back_policy(read_text(there, "spec", "volumeName"))
 
     def _target_of(self, claim: MirroredObject, key: Key, workload: Key) -> ObjectId:
         index = read_index(claim.decode())
@@ -139,8 +139,9 @@ class VolumeMoves:
         """Let a new claim wait for the volume, then delete the former claim."""
         content = claim.decode()
         volume = read_text(content, "spec", "volumeName")
+        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""))
         if volume:
-            await self._retain(ObjectId(PERSISTENT_VOLUME, "", volume))
+            await self._volumes.retain(volume)
             if await self._api.get(target) is None:
                 created = await self._api.create(
                     _describe_successor(content, target, workload), CLAIM, target.namespace
@@ -148,62 +149,24 @@ class VolumeMoves:
                 self._mirror.put(CLAIM, msgspec.json.encode(created))
         await self._api.delete(claim.id, uid=claim.uid)
 
-    async def _retain(self, volume: ObjectId) -> None:
-        """Let a volume outlive its claim, and note what becomes of it otherwise."""
-        content = await self._api.get(volume)
-        if content is None:
-            raise EngineError(f"{volume} is lost", reason=Reason.VOLUME_UNAVAILABLE)
-        if read_text(content, "metadata", "annotations", RECLAIM):
-            return
-        policy = read_text(content, "spec", "persistentVolumeReclaimPolicy")
-        change = {
-            "metadata": {"annotations": {RECLAIM: policy}},
-            "spec": {"persistentVolumeReclaimPolicy": "Retain"},
-        }
-        await self._api.patch(volume, change)
-
     async def _finish(self, target: ObjectId) -> None:
         """Give the volume to the new claim, once the former one has ended, and its policy back."""
         for _ in range(MOST_TRIES):
             claim = await self._api.get(target)
             if claim is None:
                 return  # it had no volume
-            volume = ObjectId(PERSISTENT_VOLUME, "", read_text(claim, "spec", "volumeName"))
+            volume = read_text(claim, "spec", "volumeName")
             if read_text(claim, "status", "phase") == "Bound":
-                await self._give_back_policy(volume)
+                await self._volumes.give_back_policy(volume)
                 answer = await self._api.patch(target, {"metadata": {"annotations": {MOVED_FROM: None}}})
                 self._mirror.put(CLAIM, msgspec.json.encode(answer))
                 return
             former = read_text(claim, "metadata", "annotations", MOVED_FROM)
             if await self._api.get(target._replace(name=former)) is None:
-                await self._hand_over(volume, former, claim)
+                await self._volumes.hand_over(volume, former, claim)
             await self._clock.sleep(PAUSE)
-        message = f"{target} does not get its volume {volume.name}; see what the cluster says of both"
+        message = f"{target} does not get its volume {volume}; see what the cluster says of both"
         raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE)
-
-    async def _hand_over(self, volume: ObjectId, former: str, claim: KubeObject) -> None:
-        """Let a volume name its new claim, if it still names the former one."""
-        content = await self._api.get(volume)
-        metadata = claim["metadata"]
-        there = (read_text(content, "spec", "claimRef", "namespace"), read_text(content, "spec", "claimRef", "name"))
-        if content is None or there != (metadata["namespace"], former):
-            return
-        reference = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
-        change = {
-            "metadata": {"resourceVersion": content["metadata"]["resourceVersion"]},
-            "spec": {"claimRef": {**reference, "resourceVersion": None}},
-        }
-        await self._api.patch(volume, change)
-
-    async def _give_back_policy(self, volume: ObjectId) -> None:
-        content = await self._api.get(volume)
-        policy = read_text(content, "metadata", "annotations", RECLAIM)
-        if policy:
-            change = {
-                "metadata": {"annotations": {RECLAIM: None}},
-                "spec": {"persistentVolumeReclaimPolicy": policy},
-            }
-            await self._api.patch(volume, change)
 
 
 def _is_claim_of(name: str, key: Key, workload: str) -> bool:

@@ -24,6 +24,8 @@ from reconciler.reasons import Reason
 
 SCHEDULE = f"{PREFIX}schedule"
 """The annotation of a claim with how far its schedule is: ``MINUTE SCHEDULE``, the minute since the epoch."""
+REPLACES = f"{PREFIX}replaces"
+"""The annotation of a restored claim, until it is bound, with the PersistentVolume that is retained until then."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -82,12 +84,12 @@ class ClaimSnapshots:
 
 
 def _build_snapshot(claim: KubeObject, request: SnapshotRequest) -> KubeObject:
-    """The VolumeSnapshot of a claim, with its labels, and with its annotations but for that of the schedule."""
+    """The VolumeSnapshot of a claim, with its labels, and with its annotations but for what is of the claim alone."""
     metadata = claim["metadata"]
     own = {
         label: text
         for label, text in (metadata.get("annotations") or {}).items()
-        if label.startswith(PREFIX) and label != SCHEDULE
+        if label.startswith(PREFIX) and label not in (SCHEDULE, REPLACES)
     }
     annotations = {
         **own,

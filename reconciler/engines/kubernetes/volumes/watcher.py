@@ -140,6 +140,7 @@ class VolumeWatcher:
                 await self._check_volume(_Volume(VolumeId(key, index), item.id, claim, spec, keep_last, own))
 
     async def _check_volume(self, volume: _Volume) -> None:
+        await self._try(volume.id, Act.RESTORE, lambda: self._commands.replaced.release(volume.claim))
         if self._schedules_begun and self._desired.features.snapshots:
             await self._try(volume.id, Act.EXPIRY, lambda: self._delete_expired(volume))
             await self._check_schedule(volume)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.manifests import Platform
 from reconciler.engines.images.refresh import WatchedTag
 from reconciler.engines.images.registry import Registry
@@ -68,7 +69,7 @@ class ImageServiceHarness:
             lambda: self.in_use,
             self.expired.append,
         )
-        client = Registry((), self.clock, transport=self.registry.transport(HOST))
+        client = Registry(RegistryConnection((), self.clock, transport=self.registry.transport(HOST)))
         return ImageService(context, self.store, events, client)
 
     def _read(self, key: Key) -> SecretValue:

@@ -14,6 +14,7 @@ import pytest
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.manifests import Platform
 from reconciler.engines.images.registry import Registry
 from reconciler.settings import ImageSettings
@@ -74,7 +75,9 @@ def made(root: Path, registry: FakeRegistry, transport: httpx2.AsyncBaseTranspor
     context = ImageContext(root, "acme", settings, lambda _: None, clock, random.Random(1), host)  # type: ignore[arg-type, return-value]
     events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
     store = PodmanImages(root / "socket", "owner", (), transport)
-    return ImageService(context, store, events, Registry((), clock, transport=registry.transport(HOST)))
+    return ImageService(
+        context, store, events, Registry(RegistryConnection((), clock, transport=registry.transport(HOST)))
+    )
 
 
 def app(tag: str, version: int) -> WorkloadImages:

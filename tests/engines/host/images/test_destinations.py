@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.images.connection import ADDRESSES, PinnedTransport
+from reconciler.engines.images.connection import ADDRESSES, PinnedTransport, RegistryConnection
 from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.model.addresses import is_internal
@@ -97,10 +97,10 @@ async def test_a_host_that_the_settings_name_may_have_any_address() -> None:
     async with FakeRegistry() as fake:
         fake.push("team/app", "1", manifest())
         image = ImageReference(fake.host, "team/app", "1")
-        by_insecure = Registry([fake.host], FakeClock())
+        by_insecure = Registry(RegistryConnection([fake.host], FakeClock()))
         assert (await by_insecure.resolve(image, None)).digest
         await by_insecure.close()
-        by_name = Registry((), FakeClock(), named=exact_hosts([f"{fake.host}/team/*"]))
+        by_name = Registry(RegistryConnection((), FakeClock(), named=exact_hosts([f"{fake.host}/team/*"])))
         with pytest.raises(ImageError, match="it does not speak TLS"):
             await by_name.resolve(image, None)
         await by_name.close()
@@ -254,7 +254,7 @@ async def refusal(
     image: ImageReference, insecure: tuple[str, ...] | list[str] = (), seconds: float = 5.0
 ) -> ImageError:
     """The error of a request for ``image``."""
-    client = Registry(insecure, FakeClock(), seconds)
+    client = Registry(RegistryConnection(insecure, FakeClock(), seconds))
     try:
         with pytest.raises(ImageError) as error:
             await client.resolve(image, None)

@@ -19,6 +19,7 @@ from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pull
 from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
@@ -84,7 +85,7 @@ class ImageHarness(HostHarness):
 
     def _made(self) -> HostEngine:
         context = EngineContext(LocationRecords(self.records, "here"), self._settings, self.time, vault({}))
-        registry = Registry((), self.time, transport=self.registry.transport(HOST))
+        registry = Registry(RegistryConnection((), self.time, transport=self.registry.transport(HOST)))
         runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images, self.labels)
         engine = HostEngine(context, self.root, runtime, registry)
         self.engines["here"] = engine

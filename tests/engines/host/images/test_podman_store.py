@@ -21,6 +21,7 @@ import pytest
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError
@@ -412,7 +413,9 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
         tmp_path, "acme", ImageSettings(keep=0.0), lambda key: pytest.fail("no secret"), clock, random.Random(1)
     )
     events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
-    images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
+    images = ImageService(
+        context, store, events, Registry(RegistryConnection((), clock, transport=fake.transport(host)))
+    )
     wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
     assert await images.ensure(wanted) == {"main": name}
     image_info = await store.inspect(name)

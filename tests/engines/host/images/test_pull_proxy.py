@@ -13,6 +13,7 @@ import pytest
 from reconciler.engines.host.images import pull_proxy
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
@@ -34,7 +35,7 @@ class PullProxyHarness:
     def __init__(self, registry: FakeRegistry, seconds: float = 5.0) -> None:
         self.registry = registry
         self.clock = FakeClock()
-        self.client = Registry([registry.host], self.clock, seconds)
+        self.client = Registry(RegistryConnection([registry.host], self.clock, seconds))
         self.proxy = PullProxy(self.client, "reconciler-a1")
         self.reference = ImageReference(registry.host, "team/app", digest=registry.push("team/app", "1", ONE.manifest))
         self.blobs: Callable[[RegistryRequest, bytes], Reply | None] = lambda asked, content: Reply(body=content)
@@ -136,7 +137,7 @@ async def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
 
 async def test_a_redirect_is_followed_without_the_login() -> None:
     async with FakeRegistry() as other, open_harness(FakeRegistry(login="ann:pass:word")) as harness:
-        harness.client = Registry([harness.registry.host, other.host], FakeClock())
+        harness.client = Registry(RegistryConnection([harness.registry.host, other.host], FakeClock()))
         harness.proxy = PullProxy(harness.client, "reconciler-a1")
         other.answer = lambda asked: Reply(body=b"content")
         moved = Reply(307, {"Location": f"http://{other.host}/store?signed=1"})
@@ -292,7 +293,7 @@ def played(path: Path, story: Callable[[ImageServiceHarness, ServedStore, ImageS
             path, "acme", harness.settings, lambda _key: pytest.fail("no secret"), harness.clock, harness.rng
         )
         events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
-        client = Registry((), harness.clock, transport=harness.registry.transport(HOST))
+        client = Registry(RegistryConnection((), harness.clock, transport=harness.registry.transport(HOST)))
         service = ImageService(context, store, events, client)
         try:
             await story(harness, store, service)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.manifests import ImageManifest, Platform
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
@@ -24,7 +25,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistr
 
 def asked(registry: DockerRegistry, story: Callable[[Registry], Awaitable[None]]) -> None:
     async def whole() -> None:
-        client = Registry([registry.host], SystemClock())
+        client = Registry(RegistryConnection([registry.host], SystemClock()))
         try:
             await story(client)
         finally:

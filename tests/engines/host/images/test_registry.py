@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.manifests import ImageManifest, Platform, check_platform, host_platform
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
@@ -34,7 +35,7 @@ def played(story: Story, fake: FakeRegistry | None = None, seconds: float = 5.0,
     async def whole() -> None:
         async with fake or FakeRegistry() as registry:
             named = (registry.host,)
-            client = Registry(named if insecure else (), FakeClock(), seconds, named=named)
+            client = Registry(RegistryConnection(named if insecure else (), FakeClock(), seconds, named=named))
             registry.push("team/app", "1", manifest())
             try:
                 await story(registry, client, ImageReference(registry.host, "team/app", "1"))
@@ -218,7 +219,7 @@ def test_a_registry_can_ask_to_wait(status: int, asked: str, wait: float | None)
         registry.answer = lambda each: reply if "manifests" in each.path else None
         assert (await refusal(client, image)).wait == wait
         registry.answer = lambda each: reply
-        assert (await refusal(Registry([registry.host], client._clock), image)).wait == wait
+        assert (await refusal(Registry(RegistryConnection([registry.host], client._clock)), image)).wait == wait
 
     played(story)
 
@@ -226,7 +227,9 @@ def test_a_registry_can_ask_to_wait(status: int, asked: str, wait: float | None)
 def test_a_registry_that_is_gone_or_breaks_off_is_named() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         gone = ImageReference("127.0.0.1:1", "team/app", "1")
-        assert "127.0.0.1:1 cannot be asked: " in str(await refusal(Registry(["127.0.0.1:1"], FakeClock()), gone))
+        assert "127.0.0.1:1 cannot be asked: " in str(
+            await refusal(Registry(RegistryConnection(["127.0.0.1:1"], FakeClock())), gone)
+        )
         registry.answer = lambda asked: Reply(cut=True)
         assert f"{registry.host} cannot be asked: " in str(await refusal(client, image))
 
@@ -246,7 +249,9 @@ def test_no_answer_is_larger_than_its_bound() -> None:
         registry.answer = lambda asked: Reply(body=b"x" * (4 << 20) + b"y") if "manifests" in asked.path else None
         assert "answers with more than 4194304 bytes" in str(await refusal(client, image, with_body=True))
         registry.answer = lambda asked: Reply(body=b"x" * 65_537)
-        assert "answers with more than 65536 bytes" in str(await refusal(Registry([image.host], FakeClock()), image))
+        assert "answers with more than 65536 bytes" in str(
+            await refusal(Registry(RegistryConnection([image.host], FakeClock())), image)
+        )
 
     played(story)
 
@@ -285,7 +290,7 @@ def test_a_redirect_is_followed_without_the_login() -> None:
                 )
                 with pytest.raises(ImageError, match="redirects to an address that is not one of https"):
                     await client.resolve(image, USER)
-                both = Registry([registry.host, other.host], FakeClock())
+                both = Registry(RegistryConnection([registry.host, other.host], FakeClock()))
                 await both.resolve(image, USER)
                 await both.close()
             assert {each.headers.get("authorization") for each in other.asked} == {None}
@@ -372,7 +377,7 @@ async def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) 
 
     fake = FakeRegistry()
     fake.answer = answer
-    client = Registry((), FakeClock(), transport=fake.transport("r.example"))
+    client = Registry(RegistryConnection((), FakeClock(), transport=fake.transport("r.example")))
     image = ImageReference("r.example", "team/app", "1")
     errors = [error for number in range(30) if (error := await refused_or_not(client, image, number))]
     assert all(str(error).isprintable() for error in errors)

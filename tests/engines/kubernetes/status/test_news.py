@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.kubernetes.status.executions import END_SECONDS, INSTANTIATE, MANUAL
+from reconciler.engines.kubernetes.status.hooks import LINGER_SECONDS, HookWatch, follow_pods, is_awaited
 from reconciler.engines.kubernetes.status.news import WorkloadMoment, find_news, read_recorded_moment
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import Specification
+from reconciler.model.kinds.workload import Job, Specification
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time
 
@@ -162,3 +164,71 @@ def test_failed_executions_are_news_and_so_are_three_in_a_row_and_the_end_of_the
     moment, news = show_runs(moment, "Failure", "Failure", "Failure", "Success")
     assert news == [(Reason.EXECUTIONS_RECOVERED, "web-3 succeeded after 3 executions that failed in a row")]
     assert show_runs(moment, "Failure", "Failure", "Failure", "Success")[1] == []
+
+
+def show_minutes(before: WorkloadMoment | None, minutes: int, policy: str = "Forbid", **annotations: str) -> list[str]:
+    """The messages about an execution that began at ``NOW`` and runs for ``minutes``, with a schedule for each."""
+    live = make_live(
+        type="cron",
+        jobs=({"metadata": {"name": "web-30000000", "creationTimestamp": at(0), "annotations": annotations}},),
+    )
+    job = Job(schedule="* * * * *", concurrency_policy=policy)
+    live = msgspec.structs.replace(live, spec=msgspec.structs.replace(live.spec, job=job))
+    now = NOW + minutes * 60 + END_SECONDS
+    target = DeploymentTarget("here", "alias", 1, "example.net")
+    _, deployment = workload_status(live, read_pods(live, now), StatusContext(target, now))
+    before = before or read_recorded_moment(msgspec.json.encode(deployment), live, now)
+    return [text for reason, text in find_news(before, live, deployment, now)[1] if reason == Reason.EXECUTION_SKIPPED]
+
+
+def test_of_skipped_times_the_first_and_each_tenth_after_it_is_news() -> None:
+    assert show_minutes(WorkloadMoment(), 0) == []
+    first = f"{at(60)} is skipped: web-30000000 still runs since {at(0)}"
+    assert show_minutes(WorkloadMoment(), 1) == show_minutes(WorkloadMoment(), 2) == [first]
+    begun = int(NOW // 60)
+    assert show_minutes(WorkloadMoment(skipped=(begun + 1,)), 10) == []
+    assert show_minutes(WorkloadMoment(skipped=(begun + 1,)), 11) == [first.replace(at(60), at(660), 1)]
+    assert show_minutes(None, 11) == [], "who has begun just now does not know what was reported"
+
+
+def test_nothing_is_skipped_where_the_next_execution_replaces_the_last_and_beside_one_on_demand() -> None:
+    assert show_minutes(WorkloadMoment(), 11, "Replace") == []
+    assert show_minutes(WorkloadMoment(), 11, **{INSTANTIATE: MANUAL}) == []
+
+
+def hook_event(reason: str, message: str, uid: str = "u") -> dict[str, Any]:
+    """A warning of a kubelet about the container of ``web-0``."""
+    target = {"kind": "Pod", "name": "web-0", "uid": uid, "fieldPath": "spec.containers{main}"}
+    return {"involvedObject": target, "reason": reason, "message": message, "lastTimestamp": at(10), "count": 3}
+
+
+def test_a_hook_that_failed_is_news_once_for_each_pod() -> None:
+    first = make_live({"ready": True}, events=(hook_event("FailedPostStartHook", "PostStartHook failed"),))
+    moment, news = list_news(WorkloadMoment(), first)
+    assert news == [(Reason.POST_START_FAILED, "web-0: the postStart hook of main failed")]
+    assert list_news(moment, first)[1] == []
+    again = make_live(
+        {"ready": True},
+        events=(*first.events, hook_event("FailedPreStopHook", "'x' exited with 7: , message", "another")),
+    )
+    assert list_news(moment, again)[1] == [(Reason.PRE_STOP_FAILED, "web-0: the preStop hook of main ended with 7")]
+    _, deployment = workload_status(
+        first, read_pods(first, NOW), StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), NOW)
+    )
+    recorded = read_recorded_moment(msgspec.json.encode(deployment), first, NOW)
+    assert list_news(recorded, first)[1] == [], "who has begun just now does not know what was reported"
+
+
+def test_the_event_of_a_hook_is_awaited_for_as_long_as_its_pod_may_run_and_a_moment_more() -> None:
+    live = make_live({"ready": True})
+    pod: Any = deepcopy(live.pods[0])
+    pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["drain"]}}}
+    watch = follow_pods(HookWatch(), (pod,), NOW)
+    assert not is_awaited(watch, (pod,), NOW)
+    pod["metadata"]["deletionTimestamp"] = at(90)
+    assert is_awaited(watch, (pod,), NOW)
+    assert not is_awaited(watch, (pod,), NOW + 90 + 2 * LINGER_SECONDS), "its node is lost"
+    gone = follow_pods(watch, (), NOW)
+    assert is_awaited(gone, (), NOW)
+    assert not is_awaited(follow_pods(gone, (), NOW + 2 * LINGER_SECONDS), (), NOW + 2 * LINGER_SECONDS)
+    assert not is_awaited(follow_pods(follow_pods(HookWatch(), live.pods, NOW), (), NOW), (), NOW), "it has no hook"

@@ -1,0 +1,1 @@
+"""What `reconciler up` runs on this machine: where it comes from, its settings, and its daemon."""

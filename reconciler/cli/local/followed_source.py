@@ -1,0 +1,52 @@
+"""What `reconciler up` follows for the words of a person, and the locations that its manifests name."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from reconciler.cli.local_settings import DEFAULT_LOCATION, Followed, follow_directory, is_remote, read_locations
+from reconciler.errors import RefusedError, UsageError
+
+
+def choose_source(source: str) -> Followed:
+    """What ``source`` means: a directory of a repository, or a URL. Raises RefusedError and UsageError."""
+    directory = Path(source)
+    if not directory.exists():
+        if not is_remote(source):
+            raise UsageError(f"{source} does not exist; name a directory, or the URL of a repository")
+        return Followed(source, _find_default_branch(source))
+    if not directory.is_dir():
+        raise UsageError(f"{source} is a file; name the directory of a repository, or a compose file: up -f {source}")
+    return follow_directory(directory.resolve())
+
+
+def list_locations(followed: Followed) -> list[str]:
+    """The locations that the newest manifests name, or ``local``. Raises RefusedError."""
+    if is_remote(followed.url):
+        return _read_remote_locations(followed) or [DEFAULT_LOCATION]
+    return read_locations(followed)
+
+
+def _find_default_branch(url: str) -> str:
+    """The branch that HEAD of a remote repository names. Raises RefusedError."""
+    answer = subprocess.run(
+        ["git", "ls-remote", "--symref", "--", url, "HEAD"], capture_output=True, text=True, check=False
+    )
+    first = answer.stdout.partition("\n")[0]
+    if answer.returncode or not first.startswith("ref: refs/heads/"):
+        reason = answer.stderr.strip().rpartition("\n")[2] or "it has no branch"
+        raise RefusedError(f"{url} cannot be followed: {reason}")
+    return first.removeprefix("ref: refs/heads/").partition("\t")[0]
+
+
+def _read_remote_locations(followed: Followed) -> list[str]:
+    """The locations in the newest commit of a remote repository, which is cloned for a moment. Raises RefusedError."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as scratch:
+        words = ["git", "clone", "--quiet", "--bare", "--depth=1", "--branch", followed.branch]
+        answer = subprocess.run([*words, "--", followed.url, scratch], capture_output=True, text=True, check=False)
+        if answer.returncode:
+            raise RefusedError(f"{followed.url} cannot be cloned: {answer.stderr.strip()}")
+        return read_locations(followed._replace(url=scratch))

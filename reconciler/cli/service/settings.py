@@ -1,0 +1,58 @@
+"""The settings of a service that runs what `reconciler up` runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reconciler.cli.local.followed_source import choose_source, list_locations
+from reconciler.cli.local_settings import (
+    FOR_TERMINALS,
+    SETTINGS_FILE,
+    build_settings,
+    find_settings_of,
+    find_state,
+    find_state_base,
+)
+from reconciler.documents.writer import render_document
+from reconciler.errors import RefusedError
+from reconciler.settings.types import SERVICE_STATE
+
+_HEAD = """\
+# Settings for the service: reconciler install --settings FILE. docs/settings.md has all of them.
+# The service runs as the user reconciler. It cannot read homes: name a remote, or a repository in /srv/git.
+"""
+
+
+def render_service_settings(source: str, org: str) -> str:
+    """The text of the settings for ``source``: those that `up` wrote, with the state directory of the service.
+
+    Raises UsageError and RefusedError.
+    """
+    value = _find_written(source)
+    if value is None:
+        followed = choose_source(source)
+        value = build_settings(followed, list_locations(followed), org)
+    [entry] = value["sources"]
+    if Path(entry["url"]).is_relative_to(find_state_base()):
+        raise RefusedError(
+            "`up` converts files here, and nobody can push to what it follows: make the manifests yours with "
+            "`reconciler convert --commit --location local FILE`, and write the settings then"
+        )
+    fields = {name: part for name, part in value.items() if name not in FOR_TERMINALS}
+    # A poll each 5 seconds is for work on a machine; the status is pushed to a forge at its usual interval.
+    fields["sources"] = [{name: part for name, part in entry.items() if name not in ("interval", "status")}]
+    ordered = {"org": fields.pop("org"), "state": str(SERVICE_STATE), **fields}
+    return _HEAD + render_document(ordered)
+
+
+def _find_written(source: str) -> dict[str, Any] | None:
+    """The settings that `up` wrote for ``source``, as plain values; None where there are none."""
+    import yaml
+
+    directory = Path(source)
+    file = find_settings_of(directory.resolve()) if directory.is_dir() else find_state(source) / SETTINGS_FILE
+    if file is None or not file.exists():
+        return None
+    value: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return value

@@ -1,0 +1,130 @@
+"""What a restore replaces: a snapshot of it is taken before, and its volume stays until the new one is there."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.engines.kubernetes.client.errors import ClusterError
+from reconciler.engines.kubernetes.client.objects import CLAIM, VOLUME_SNAPSHOT, KubeObject, ObjectId
+from reconciler.engines.kubernetes.parts import ClusterParts
+from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, format_label
+from reconciler.engines.kubernetes.status.fields import read_text
+from reconciler.engines.kubernetes.status.snapshots import (
+    COMMAND,
+    FORMER_VOLUME,
+    LiveSnapshot,
+    SnapshotPhase,
+    read_snapshot,
+)
+from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest
+from reconciler.engines.volumes import BEFORE_RESTORE
+from reconciler.engines.workload.volume_upkeep import compact_time
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.times import format_iso_time
+
+MOST_TRIES, PAUSE = 120, 1.0
+"""How often a cluster is asked whether a snapshot can be restored, and the seconds between two questions."""
+
+QUOTA_TRIES = 10
+"""How often a claim is tried that a quota refuses: for a moment, the one that is gone still counts."""
+
+
+class ReplacedVolumes:
+    """Keeps what a restore replaces. Its methods raise EngineError, and may be repeated."""
+
+    def __init__(self, parts: ClusterParts, snapshots: ClaimSnapshots) -> None:
+        self._api, self._mirror, self._clock = parts.api, parts.mirror, parts.context.clock
+        self._snapshots = snapshots
+        self._volumes = PersistentVolumes(parts.api)
+
+    async def secure(self, key: Key, target: ObjectId, chosen: LiveSnapshot, command_id: str) -> str | None:
+        """Take a snapshot of the data that ``chosen`` replaces, and retain their volume; its name, "" if there is none.
+
+        None if the command has restored them already, before a crash. If the snapshot fails, nothing has changed.
+        """
+        claim = await self._api.get(target)
+        live = next((one for one in self._snapshots.list(key) if one.former_volume and one.command == command_id), None)
+        if live is None:
+            if claim is None or read_text(claim, "status", "phase") != "Bound":
+                # The last restore has not ended, and what it replaces is what there is.
+                return read_text(claim, "metadata", "annotations", REPLACES)
+            live = await self._take(claim, chosen, command_id)
+        elif claim is not None and _is_made_of(claim, chosen, live):
+            return None
+        await self._await_ready(target, live)
+        await self._volumes.retain(live.former_volume)
+        return live.former_volume
+
+    async def _take(self, claim: KubeObject, chosen: LiveSnapshot, command_id: str) -> LiveSnapshot:
+        await self.release(claim)
+        name = f"pre-restore-{compact_time(format_iso_time(self._clock.now()))}"
+        marks = {COMMAND: command_id, FORMER_VOLUME: read_text(claim, "spec", "volumeName")}
+        request = SnapshotRequest(name, tags={BEFORE_RESTORE: chosen.snapshot.name}, marks=marks)
+        return await self._snapshots.create(claim, request)
+
+    async def _await_ready(self, claim: ObjectId, live: LiveSnapshot) -> None:
+        target = ObjectId(VOLUME_SNAPSHOT, claim.namespace, live.object_name)
+        subject = f"the snapshot {live.snapshot.name} of {claim.name}, which must precede the restore,"
+        for _ in range(MOST_TRIES):
+            if live.phase is SnapshotPhase.READY:
+                return
+            if live.phase is SnapshotPhase.FAILED:
+                raise EngineError(f"{subject} failed: {live.message}", reason=Reason.SNAPSHOT_FAILED)
+            await self._clock.sleep(PAUSE)
+            there = await self._api.get(target)
+            if there is None:
+                raise EngineError(f"{subject} is gone", reason=Reason.SNAPSHOT_FAILED)
+            live = read_snapshot(there)
+        hint = "see whether a snapshot controller runs, and whether a VolumeSnapshotClass has the driver of the volume"
+        raise EngineError(f"{subject} cannot be restored yet: {hint}", reason=Reason.SNAPSHOT_FAILED)
+
+    async def try_claim(self, fresh: KubeObject, target: ObjectId) -> None:
+        """Let the server try the claim that takes the place of one, under another name.
+
+        The one that is there uses up the quota, and goes first.
+        """
+        name = format_label(f"{target.name}.trial", SHORT_LENGTH)
+        twin = {**fresh, "metadata": {**fresh["metadata"], "name": name}}
+        try:
+            await self._api.apply(twin, target._replace(name=name), dry_run=True)
+        except ClusterError as error:
+            if error.reason is not Reason.QUOTA_EXCEEDED:
+                raise
+
+    async def create(self, claim: KubeObject, target: ObjectId) -> KubeObject:
+        """Create a claim in the place of one that is gone."""
+        for _ in range(QUOTA_TRIES - 1):
+            try:
+                return await self._api.create(claim, CLAIM, target.namespace)
+            except ClusterError as error:
+                if error.reason is not Reason.QUOTA_EXCEEDED:
+                    raise
+            await self._clock.sleep(PAUSE)
+        return await self._api.create(claim, CLAIM, target.namespace)
+
+    async def put_back(self, target: ObjectId, former: KubeObject, volume: str) -> None:
+        """Give a retained volume a claim like ``former`` again, unless there is one of its name."""
+        if await self._api.get(target) is not None:
+            return
+        item = {**former, "spec": {**former["spec"], "volumeName": volume}}
+        claim = await self.create(item, target)
+        await self._volumes.hand_over(volume, target.name, claim)
+        await self._volumes.give_back_policy(volume)
+
+    async def release(self, claim: KubeObject) -> None:
+        """Let go of the volume whose place that of ``claim`` has taken, if there is one."""
+        former = read_text(claim, "metadata", "annotations", REPLACES)
+        if former:
+            await self._volumes.give_back_policy(former)
+            target = ObjectId(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
+            answer = await self._api.patch(target, {"metadata": {"annotations": {REPLACES: None}}})
+            self._mirror.put(CLAIM, msgspec.json.encode(answer))
+
+
+def _is_made_of(claim: KubeObject, chosen: LiveSnapshot, safety: LiveSnapshot) -> bool:
+    """Whether a claim has the data of ``chosen`` in place of those that ``safety`` was taken of."""
+    made_of = read_text(claim, "spec", "dataSource", "name") == chosen.object_name
+    return made_of and read_text(claim, "spec", "volumeName") != safety.former_volume

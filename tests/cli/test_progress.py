@@ -1,0 +1,103 @@
+"""Long works show how far they are: a bar on a terminal, elsewhere a line each ten seconds."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from reconciler.cli.output.progress import ProgressDisplay, WaitDisplay, format_bar
+from reconciler.daemon.run_log import ProgressLog
+from reconciler.iteration import Progress, report_progress_to, track_items
+from reconciler.manifests.normalize import ManifestContext
+from reconciler.pipeline.externals import ExternalResources
+from reconciler.review.folder import check_folder
+from tests.support.clock import FakeClock
+from tests.support.command_sandbox import GVC, workload
+
+
+class Terminal(StringIO):
+    """Text that a terminal gets."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    clock, terminal = FakeClock(), Terminal()
+    display = ProgressDisplay(terminal, clock.monotonic)
+    display.show(Progress("reading manifests", 1, 10))
+    assert terminal.getvalue() == "", "most works end before"
+    clock.block(1.0)
+    display.show(Progress("reading manifests", 5, 10))
+    display.show(Progress("reading manifests", 6, 10))
+    bar = "reading manifests: 5 of 10  [##############" + "-" * 15 + "]"
+    assert terminal.getvalue() == f"\r\x1b[2K{bar}", "it is drawn ten times a second at most"
+    display.show(Progress("reading manifests", 10, 10))
+    assert terminal.getvalue().endswith("]\r\x1b[2K")
+
+
+def test_without_a_terminal_a_line_comes_each_ten_seconds() -> None:
+    clock, stream = FakeClock(), StringIO()
+    display = ProgressDisplay(stream, clock.monotonic)
+    for done in range(0, 2500, 100):
+        display.show(Progress("reading manifests", done, 2500))
+        clock.block(1.0)
+    display.show(Progress("reading manifests", 2500, 2500))
+    assert stream.getvalue() == "reading manifests: 1,000 of 2,500\nreading manifests: 2,000 of 2,500\n"
+
+
+@pytest.mark.parametrize(("columns", "width"), [(200, 30), (50, 10), (38, 0), (20, 0)])
+def test_a_bar_fits_the_terminal(columns: int, width: int) -> None:
+    bar = format_bar(Progress("reading manifests", 20_000, 40_000), columns)
+    assert len(bar) < columns
+    assert (bar.count("#") + bar.count("-"), bar.count("#")) == (width, width // 2)
+
+
+def test_each_item_counts_once_it_is_done_with_or_without_a_listener() -> None:
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        assert [*track_items("ab", "reading", 2)] == ["a", "b"]
+    assert reports == [Progress("reading", done, 2) for done in range(3)]
+    assert [*track_items("ab", "reading", 2)] == ["a", "b"]
+    assert len(reports) == 3
+
+
+def test_files_are_counted_as_a_check_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "gvc.yaml").write_text(GVC)
+    for number in range(3):
+        (tmp_path / f"{number}.yaml").write_text(workload(f"web-{number}"))
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
+    assert reports == [Progress("reading manifests", done, 4) for done in range(5)]
+
+
+def test_the_reason_of_a_wait_is_shown_each_ten_seconds() -> None:
+    clock, stream = FakeClock(), StringIO()
+    with WaitDisplay(stream, clock.monotonic) as display:
+        for number in range(25):
+            display.show([f"waiting: {number}", "and more"])
+            clock.block(1.0)
+    assert stream.getvalue() == "waiting: 10\nwaiting: 20\n"
+
+
+def test_a_terminal_shows_all_that_is_waited_for_and_is_left_clean() -> None:
+    terminal = Terminal()
+    with WaitDisplay(terminal) as display:
+        display.show(["waiting: 1", "workload/shop/api: loading"])
+    assert "waiting: 1\nworkload/shop/api: loading\n" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2A\x1b[J\x1b[?25h\x1b[?7h")
+
+
+def test_a_daemon_logs_it() -> None:
+    clock = FakeClock()
+    progress = ProgressLog(clock.monotonic)
+    with capture_logs() as lines:
+        for done in (1, 2, 3):
+            progress.report(Progress("reading manifests", done, 3))
+            clock.block(11.0)
+    assert [(line["event"], line["done"]) for line in lines] == [("progress", 2)]

@@ -1,0 +1,148 @@
+"""What a restore on a cluster replaces: it is kept as a snapshot, and in service where the restore is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.engines.kubernetes.volumes import restores
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+from tests.engines.kubernetes.engine_kit import SPACE
+from tests.engines.kubernetes.volume_kit import CLAIM, DATA, VolumeHarness, volumes_on_fake
+
+WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VolumeHarness]:
+    monkeypatch.setattr(restores, "PAUSE", 0.02)
+    with volumes_on_fake(tmp_path) as harness:
+        harness.server.controllers.kubelet.takes_snapshots = True
+        harness.apply_data()
+        harness.apply_user()
+        perform(harness, "createVolumeSnapshot", "take")
+        harness.catch_up()
+        yield harness
+
+
+def perform(harness: VolumeHarness, command: str, command_id: str) -> None:
+    fields = WHERE if command != "deleteVolume" else {"location": "here", "volumeIndex": 0}
+    harness.do(harness.engine.command(DATA, command, fields, command_id))
+    harness.catch_up()
+
+
+def read_claim(harness: VolumeHarness) -> dict[str, Any]:
+    claim: dict[str, Any] = harness.server.object("PersistentVolumeClaim", CLAIM, SPACE)
+    return claim
+
+
+def list_policies(harness: VolumeHarness) -> dict[str, str]:
+    """The reclaim policy of each PersistentVolume."""
+    volumes = harness.server.objects("PersistentVolume")
+    return {value["metadata"]["name"]: value["spec"]["persistentVolumeReclaimPolicy"] for value in volumes}
+
+
+def assert_nothing_is_lost(harness: VolumeHarness, volume: str) -> None:
+    """Its data are in service as before."""
+    claim = read_claim(harness)
+    assert (claim["spec"]["volumeName"], claim["status"]["phase"]) == (volume, "Bound")
+    assert "dataSource" not in claim["spec"]
+    assert list_policies(harness) == {volume: "Delete"}
+    assert harness.names("StatefulSet") == ["web"]
+    harness.until(lambda: harness.names("Pod") == ["web-0"], "the replica runs")
+
+
+def test_a_snapshot_of_what_is_replaced_stays_and_its_volume_goes_once_the_new_one_is_there(
+    harness: VolumeHarness,
+) -> None:
+    former = read_claim(harness)["spec"]["volumeName"]
+    perform(harness, "restoreVolume", "restore")
+    [_, safety] = harness.see_volume().volume_snapshots
+    assert safety.name.startswith("pre-restore-")
+    assert safety.tags == {"reconciler/before-restore": "nightly"}
+    present = read_claim(harness)["spec"]["volumeName"]
+    assert list_policies(harness) == {former: "Retain", present: "Delete"}
+    harness.check()
+    harness.catch_up()
+    assert list_policies(harness) == {present: "Delete"}
+    harness.check()
+    perform(harness, "restoreVolume", "restore")
+    assert read_claim(harness)["spec"]["volumeName"] == present, "a command that is repeated restores nothing twice"
+
+
+def test_a_restore_that_a_quota_refuses_leaves_the_data_in_service(harness: VolumeHarness) -> None:
+    former = read_claim(harness)["spec"]["volumeName"]
+    [nightly] = harness.list_snapshots()
+    harness.set_status(nightly, {**nightly["status"], "restoreSize": "20Gi"})
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small", "namespace": SPACE}}
+    harness.server.create({**quota, "spec": {"hard": {"requests.storage": "15Gi", "persistentvolumeclaims": "1"}}})
+    harness.catch_up()
+    with pytest.raises(EngineError) as caught:
+        perform(harness, "restoreVolume", "restore")
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    harness.catch_up()
+    assert_nothing_is_lost(harness, former)
+
+
+def test_a_claim_that_a_quota_still_counts_refuses_nothing(harness: VolumeHarness) -> None:
+    harness.server.fail("create persistentvolumeclaims", 403, 2, message="exceeded quota: small")
+    perform(harness, "restoreVolume", "restore")
+    assert read_claim(harness)["spec"]["dataSource"]["kind"] == "VolumeSnapshot"
+
+
+def test_what_a_webhook_refuses_costs_no_claim(harness: VolumeHarness) -> None:
+    claim = read_claim(harness)
+    harness.server.admission.deny("PersistentVolumeClaim", "not in this namespace")
+    with pytest.raises(EngineError) as caught:
+        perform(harness, "restoreVolume", "restore")
+    assert caught.value.reason is Reason.ADMISSION_REFUSED
+    assert read_claim(harness)["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+def test_without_a_snapshot_of_what_it_replaces_nothing_is_restored(harness: VolumeHarness) -> None:
+    harness.server.controllers.kubelet.takes_snapshots = False
+    claim = read_claim(harness)
+
+    async def restore() -> None:
+        restoring = asyncio.create_task(harness.engine.command(DATA, "restoreVolume", WHERE, "restore"))
+        while len(harness.list_snapshots()) < 2:
+            await asyncio.sleep(0.01)
+        [safety] = [value for value in harness.list_snapshots() if not value.get("status")]
+        harness.set_status(safety, {"readyToUse": False, "error": {"message": "the disk is full"}})
+        await restoring
+
+    with pytest.raises(EngineError, match="which must precede the restore, failed: the disk is full"):
+        harness.do(restore())
+    assert read_claim(harness)["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+def test_a_volume_that_a_kill_left_without_a_claim_goes_after_the_restore(harness: VolumeHarness) -> None:
+    former = read_claim(harness)["spec"]["volumeName"]
+    commands = harness.engine._volumes
+    chosen = commands._find_snapshot(DATA, 0, "nightly")
+    target = commands.snapshots.claims_of(DATA)[0].id
+    assert harness.do(commands.replaced.secure(DATA, target, chosen, "restore")) == former
+    harness.server.delete("StatefulSet", "web", SPACE)
+    harness.server.delete("PersistentVolumeClaim", CLAIM, SPACE)
+    harness.until(lambda: harness.names("PersistentVolumeClaim") == [], "the claim is gone, as after a kill")
+    harness.catch_up()
+    harness.begin_anew()
+    perform(harness, "restoreVolume", "restore")
+    assert read_claim(harness)["spec"]["dataSource"]["name"] == chosen.object_name
+    assert former in list_policies(harness)
+    harness.check()
+    harness.catch_up()
+    assert list_policies(harness) == {read_claim(harness)["spec"]["volumeName"]: "Delete"}
+
+
+def test_the_data_of_a_restored_volume_can_be_deleted(harness: VolumeHarness) -> None:
+    perform(harness, "restoreVolume", "restore")
+    perform(harness, "deleteVolume", "delete")
+    claim = read_claim(harness)
+    assert "dataSource" not in claim["spec"]
+    assert list_policies(harness) == {claim["spec"]["volumeName"]: "Delete"}
