@@ -41,6 +41,8 @@ VOLATILE = {
     r"/\S+/[a-z]+-[a-z0-9_]{8}\.yaml": "FILE",
     r"platform-cli/\S+": "platform-cli/VERSION",
     r"\b\d+\.\d s\b": "N.N s",
+    r"(?m)(?<=\d) +(?:\d+[smhd]){1,2}(?: {2,}|$)": "  AGE  ",
+    r"AGE +MESSAGE": "AGE  MESSAGE",
     r"unix://\S+?\.sock": "ENDPOINT",
     r"/\S+/home/": "HOME/",
     r"\b[0-9a-f]{12,16}\b": "ID",

@@ -97,7 +97,10 @@ def problems(tmp_path: Path, subuid: str = "", limit: str = "100", **podman: Any
     sysctl.mkdir(parents=True, exist_ok=True)
     (sysctl / "max_user_namespaces").write_text(f"{limit}\n")
     chosen = PodmanSettings(user_namespaces=UserNamespaceSettings(**podman))
-    locations = {"here": LocationSettings("host", runtime="podman"), "there": LocationSettings("host")}
+    locations = {
+        "here": LocationSettings("host", runtime="podman"),
+        "there": LocationSettings("host", runtime="process"),
+    }
     settings = Settings("acme", (), tmp_path, locations=locations, podman=chosen)
     return [f"{each.message}; {each.advice}" for each in check_users(settings, tmp_path, tmp_path)]
 
