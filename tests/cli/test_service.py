@@ -83,9 +83,10 @@ def test_the_service_is_made_once_and_can_be_taken_away(root: Path) -> None:
 
 
 @only_root("only root makes users")
-def test_a_purge_keeps_volumes_until_they_are_named(root: Path) -> None:
+@pytest.mark.parametrize("place", ["volumes/shop/data/0", "deleted-volumes/shop/data/0-20261129T120000Z"])
+def test_a_purge_keeps_volumes_until_they_are_named(root: Path, place: str) -> None:
     assert call(root, "install", "--settings", "settings.yaml").code == 0
-    data = root / "var/lib/reconciler/host/here/volumes/shop/data/0"
+    data = root / "var/lib/reconciler/host/here" / place
     data.mkdir(parents=True)
     (data / "rows").write_text("dear\n")
     purged = call(root, "uninstall", "--purge")

@@ -52,8 +52,8 @@ def uninstall_service(machine: Machine, *, purge: bool, volumes: bool, dry_run: 
 
 
 def list_volumes(state: Path) -> list[Path]:
-    """The sets of volumes below the state directory ``state``."""
-    return sorted(state.glob("host/*/volumes/*/*"))
+    """The sets of volumes below the state directory ``state``, with those of which the final snapshots are left."""
+    return sorted(path for name in ("volumes", "deleted-volumes") for path in state.glob(f"host/*/{name}/*/*"))
 
 
 def _list_removals(machine: Machine, *, purge: bool, is_state_deleted: bool) -> Iterator[Removal]:
