@@ -121,7 +121,10 @@ def _name_existing(case: schemathesis.Case) -> None:
         pytest.param(SECONDS, 50, id="for long", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
+@pytest.mark.parametrize(
+    "superuser",
+    [pytest.param(True, id="a superuser"), pytest.param(False, id="without a credential", marks=pytest.mark.slow)],
+)
 def test_generated_requests_get_documented_responses(
     tmp_path: Path, superuser: bool, seconds: float, examples: int
 ) -> None:

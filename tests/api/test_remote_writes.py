@@ -238,6 +238,7 @@ def write_for(forge: Forge, seconds: float, writers: int) -> tuple[list[httpx2.R
     return answers, sorted(times)
 
 
+@pytest.mark.slow
 def test_twenty_writers_share_pushes(tmp_path: Path) -> None:
     with remote_sandbox(tmp_path) as forge:
         forge.hook("post-receive", 'echo >> "$GIT_DIR/pushed"\n')

@@ -14,6 +14,7 @@ from tests.cli.test_plan import CHANGED
 from tests.kubernetes.api_server import fake_api_server
 from tests.support import processes
 from tests.support.command_sandbox import SHOP, workload
+from tests.support.examples import thin_out
 from tests.support.git import File
 from tests.support.sandbox import DaemonSandbox, eventually
 
@@ -51,7 +52,7 @@ def answered(sandbox: DaemonSandbox, *words: str) -> bool:
     return not loaded(sandbox, "plan", *words)[0]
 
 
-@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize("commit", thin_out(COMMITS))
 def test_the_daemon_plans_what_a_command_alone_does(sandbox: DaemonSandbox, commit: str) -> None:
     assert sandbox.run("suspend", "main").returncode == 0
     if COMMITS[commit]:

@@ -34,6 +34,7 @@ from reconciler.model.cron import Cron
 from tests.convert.compose.test_cases import assert_valid
 from tests.convert.test_nothing_is_lost import mutated
 from tests.support.cases import CASES
+from tests.support.examples import thin_out
 
 KAMAL = sorted((CASES / "kamal").glob("*.yaml"))
 QUADLETS = sorted((CASES / "quadlet").glob("*.yaml"))
@@ -233,7 +234,7 @@ NAMING = (
 """What stands on a line with a name that a remark may have."""
 
 
-@pytest.mark.parametrize("file", KAMAL, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", thin_out(KAMAL, lambda file: file.stem))
 def test_no_type_in_deploy_yml_makes_a_conversion_fail(file: Path) -> None:
     dice = random.Random(file.stem)
     (name, text), *_ = named(case_of(file)).items()

@@ -13,6 +13,7 @@ from pygit2.repository import BaseRepository
 from tests.cost.changes import CHANGES
 from tests.cost.sandbox import Cost, CostHarness
 from tests.cost.shop import Files, shop, workload
+from tests.support.examples import thin_out
 from tests.support.work import counted
 
 FEW, MANY = 40, 400
@@ -21,7 +22,7 @@ SLACK = Cost(calls=300, statements=5, instructions=100, decodes=0, checks=0, obj
 """What a count may differ by for other reasons. A status directory is divided from 512 entries of 40 bytes on."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", thin_out(CHANGES))
 def test_a_change_costs_the_same_among_more_resources(tmp_path: Path, name: str) -> None:
     few, many = (cost_of(tmp_path, name, count) for count in (FEW, MANY))
     over = {

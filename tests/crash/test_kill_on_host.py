@@ -152,6 +152,7 @@ EXACT = (
 )
 
 
+@pytest.mark.slow
 def test_kills_amid_rollouts_change_nothing_about_the_end(sandbox: HostSandbox) -> None:
     assert go_through(sandbox, EXACT).total() >= 5
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from reconciler.clock import CLOCK_FILE, read_seen_time
 from tests.support.pace import on_quiet_machine
 from tests.support.programs import skip_unless
@@ -55,6 +57,7 @@ def test_a_clock_that_jumps_costs_no_time_and_no_memory(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.slow
 @skip_unless(LIBRARY is not None, "libfaketime is not installed")
 def test_a_clock_that_is_set_while_the_daemon_is_down_is_reported_by_the_next_one_only(tmp_path: Path) -> None:
     places = {"here": {"engine": "host", "runtime": "process"}, "there": {"engine": "recorded"}}

@@ -137,6 +137,7 @@ def play(harness: ProxyHarness, way: str, kinds: dict[str, str]) -> None:
         assert daemon.stop() == 0
 
 
+@pytest.mark.slow
 @skip_unless(find_program() is not None, "HAProxy is not installed")
 @pytest.mark.parametrize("way", ONE_WAY)
 def test_what_haproxy_serves_is_served_whatever_files_are_damaged(tmp_path: Path, way: str) -> None:

@@ -269,7 +269,10 @@ WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
 
 
 @only_root("only root runs programs as somebody else")
-@pytest.mark.parametrize(("asked", "default"), [({"runAsUser": 65534}, "root"), ({}, "nobody"), ({}, "65534")])
+@pytest.mark.parametrize(
+    ("asked", "default"),
+    [({"runAsUser": 65534}, "root"), pytest.param({}, "nobody", marks=pytest.mark.slow), ({}, "65534")],
+)
 def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else(asked: dict[str, int], default: str) -> None:
     volumes = [{"uri": "scratch://data", "path": "/data"}]
     web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions=asked)

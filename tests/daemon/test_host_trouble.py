@@ -34,8 +34,8 @@ def reasons(sandbox: HostSandbox, key: str = "workload/shop/web") -> set[str]:
         ({"command": "no-such-program", "args": []}, "ProgramNotFound"),
         ({"command": "/etc/passwd", "args": []}, "/etc/passwd"),
         ({"command": "python3", "args": ["-c", "raise SystemExit(3)"], **PLAIN}, "ended with 3"),
-        ({"command": "python3", "args": ["-c", "pass"], **PLAIN}, "ended with 0"),
-        ({"workingDir": "/no/such/directory"}, "/no/such/directory"),
+        pytest.param({"command": "python3", "args": ["-c", "pass"], **PLAIN}, "ended with 0", marks=pytest.mark.slow),
+        pytest.param({"workingDir": "/no/such/directory"}, "/no/such/directory", marks=pytest.mark.slow),
     ],
     ids=["missing binary", "no rights", "exit at once", "exit without a fault", "missing directory"],
 )

@@ -27,6 +27,7 @@ def well(sandbox: HostSandbox, name: str) -> bool:
     return sandbox.healthy(f"workload/shop/{name}@here") and all(each.ready for each in sandbox.replicas(name).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, pytest.param(120.0, marks=pytest.mark.slow)])
 def test_restarts_in_a_loop_leave_nothing_that_holds_up_sigterm(tmp_path: Path, seconds: float) -> None:
     files = {f"shop/{name}.yaml": stateful(name) for name in NAMES}

@@ -78,6 +78,7 @@ def play(path: Path, pairs: list[Pair], containers: Containers | None = None) ->
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.slow
 def test_features_that_meet_often(tmp_path: Path) -> None:
     assert {*SHORT} <= {*PAIRS} | {Pair(pair.second, pair.first) for pair in PAIRS}
     play(tmp_path / "site", SHORT)

@@ -15,6 +15,7 @@ from tests.engines.host.logs.kit import LogHarness, place
 from tests.platform_cli.kit import PlatformHarness, harness
 from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.command_sandbox import workload
+from tests.support.examples import thin_out
 from tests.support.terminal import Terminal, terminal
 
 COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
@@ -76,7 +77,7 @@ PROMPTS = {
 """Commands that wait for a person, each with what it shows then."""
 
 
-@pytest.mark.parametrize("words", PROMPTS)
+@pytest.mark.parametrize("words", thin_out(PROMPTS))
 def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: PlatformHarness, words: str, tmp_path: Path) -> None:
     (tmp_path / "editor").write_text(WAITING)
     before, commit = files(shop.home), shop.sandbox.repo.git("rev-parse", "main")
@@ -134,6 +135,7 @@ def piped(shop: PlatformHarness, words: str, **environ: str) -> str:
     return subprocess.run([*COMMAND, *words.split()], env=environ, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_a_pager_and_colours_are_for_terminals_alone(shop: PlatformHarness) -> None:
     with on_terminal(shop, "gvc get") as short, on_terminal(shop, "group get") as long:
         short.ended()

@@ -98,6 +98,7 @@ def test_other_uses_of_the_name_are_not(text: str) -> None:
     assert not bare_installs(text)
 
 
+@pytest.mark.packaging
 def test_nothing_installs_the_bare_name_from_an_index() -> None:
     names = git(ROOT, "ls-files", "-z").split("\0")
     installs = {}

@@ -47,6 +47,7 @@ def bounded(soak: ChaosSandbox) -> None:
     assert sample.threads <= 40, sample
 
 
+@pytest.mark.slow
 def test_trouble_for_a_moment_leaves_nothing_behind(tmp_path: Path) -> None:
     with chaos(tmp_path, seed=1) as soak:
         for trouble in (soak.commit, soak.commit, soak.commit, soak.kill, soak.commit, soak.kill_replicas, soak.jump):

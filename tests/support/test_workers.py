@@ -74,6 +74,7 @@ def run(path: Path, *options: str, **environ: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_test_is_run_and_reported_once_with_what_it_printed(tmp_path: Path) -> None:
     printed = run(tmp_path)
     assert "2 failed, 33 passed, 1 skipped, 1 xfailed, 1 warning" in printed

@@ -245,7 +245,7 @@ async def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authorit
     assert len(calls(tmp_path)) == 4
 
 
-@pytest.mark.parametrize("broken", ["present", "cleanup"])
+@pytest.mark.parametrize("broken", ["present", pytest.param("cleanup", marks=pytest.mark.slow)])
 async def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
     authority: Authority, tmp_path: Path, broken: str
 ) -> None:

@@ -63,6 +63,7 @@ def test_each_of_many_requests_is_answered_once_when_the_hold_ends_without_a_dae
     play(lambda: Plane(path, HoldSettings(requests=1000, seconds=20)), story)
 
 
+@pytest.mark.slow
 def test_requests_of_two_holds_in_one_queue_go_on_each_in_its_time(path: Path) -> None:
     async def story(plane: Plane) -> None:
         replicas, addresses = {}, {}

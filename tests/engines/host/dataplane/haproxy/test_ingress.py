@@ -282,6 +282,7 @@ class EchoReplica(WebReplica):
         writer.close()
 
 
+@pytest.mark.slow
 def test_websockets_pass(path: Path) -> None:
     outside = IngressClients(path)
     outside.web = EchoReplica("web")
@@ -495,6 +496,7 @@ def test_a_port_of_another_program_is_an_error_and_not_the_end_of_the_rest(path:
     play(lambda: outside.plane, story)
 
 
+@pytest.mark.slow
 def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> None:
     outside = IngressClients(path)
 

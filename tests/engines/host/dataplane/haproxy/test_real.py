@@ -244,6 +244,7 @@ def test_a_request_that_waited_has_the_timeout_of_every_other_one(path: Path) ->
     play(lambda: Plane(path), story)
 
 
+@pytest.mark.slow
 def test_few_requests_of_each_workload_wait_in_a_crowd_and_an_event_names_the_noisy_one(path: Path) -> None:
     async def story(plane: Plane) -> None:
         address = await plane.address()
@@ -741,7 +742,7 @@ def test_without_workloads_nothing_runs(path: Path) -> None:
     play(lambda: Plane(path), story)
 
 
-@pytest.mark.parametrize("neighbour", [True, False])
+@pytest.mark.parametrize("neighbour", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_request_to_a_suspended_workload_is_answered_with_its_suspension(path: Path, neighbour: bool) -> None:
     tcp = msgspec.structs.replace(SERVICE, key=OTHER, protocol="tcp")
 

@@ -281,6 +281,7 @@ ONE = ["another key", *(pytest.param(each, marks=pytest.mark.slow) for each in (
 """One damage, for every run of the tests; the long form has all."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ONE)
 def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path: Path, damage: str) -> None:
     harness, first, second = IngressHarness(path), issue("own.example"), issue("own.example")

@@ -221,6 +221,7 @@ def test_a_new_volume_belongs_to_the_user_of_the_image_and_to_the_group_of_the_m
     run(story())
 
 
+@pytest.mark.slow
 def test_a_volume_passes_between_containers_in_a_namespace_and_processes_of_this_host(
     tmp_path: Path, service: PodmanService
 ) -> None:
@@ -346,6 +347,7 @@ def test_a_daemon_that_is_killed_while_a_container_starts_leaves_mounts_that_the
     run(story())
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_leaves_no_mount_and_no_container(tmp_path: Path, service: PodmanService) -> None:
     volume, root = tmp_path / "volume", tmp_path / "state"
     volume.mkdir()
@@ -407,6 +409,7 @@ def confined(script: str, root: Path, service: PodmanService, *volumes: Path) ->
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_daemon_with_mounts_of_its_own_mounts_volumes_where_podman_sees_them(
     tmp_path: Path, service: PodmanService
 ) -> None:
