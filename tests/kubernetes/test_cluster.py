@@ -253,7 +253,7 @@ def test_a_volume_without_its_secret_and_a_failed_probe_are_events(cluster: Clus
 
     expected = {("unmounted", "FailedMount"), ("unready", "Unhealthy")}
     cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=20.0)
-    assert read_state(cluster, namespace, "unmounted")["state"]["waiting"]["reason"] == "ContainerCreating"
+    wait_for_state(cluster, namespace, "unmounted", "waiting", "ContainerCreating")
 
 
 def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
