@@ -68,7 +68,8 @@ DIFFERENCES = (
         "late-executions",
         "A time that an execution skipped under `Forbid` is over on a host. On a cluster it comes late, once that "
         "execution has ended, if this is within 120 s.",
-        r"(event )?workload/shop/steady (status\.jobExecutions\[1\]|workload\.currentReplicaCount|replica ).*",
+        r"(event )?workload/shop/steady "
+        r"(status\.jobExecutions\[1\]|workload\.currentReplicaCount|replica |Normal Healthy).*",
     ),
     Difference(
         "hook-codes",
