@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
 import pytest
 
-from reconciler.render.jsonpath import parse_template
+from reconciler.render.jsonpath import MOST_LENGTH, parse_template
+from tests.support.pace import in_time
 
 SHOP: dict[str, Any] = {
     "kind": "List",
@@ -44,6 +46,8 @@ SHOP: dict[str, Any] = {
         ("{.items[?(@.port>100)].name}", "api"),
         ("{.items[?(@.port!=80)].name}", "api db"),
         ('{.items[?(@.name=="web")].port}', "80"),
+        ('{.items[?( @.name == "web" )].port}', "80"),
+        ("{.items[?(@['name']!='a==b')].name}", "api web db"),
         ("{.items[?(@.ready==true)].name}", "api"),
         ("{.items[?(@.deep.name)].name}", "db"),
         ('{range .items[*]}{.name}{"\\t"}{.port}{"\\n"}{end}', "api\t8080\nweb\t80\ndb\tnull\n"),
@@ -68,6 +72,9 @@ def test_a_template_finds_what_kubectl_finds(template: str, shown: str) -> None:
         ("{.a | length}", "is not supported"),
         ("{.items[?(@.port>one)]}", "'one' in a filter is no value; write a text as \"one\""),
         ("{.items[0:2:0]}", "the step of [0:2:0] is 0"),
+        ("{.items[?(.port)]}", "is not supported; a path has .name"),
+        ("{.items[?(@.port=80)]}", "is not supported; a path has .name"),
+        (".a" * 501, "it has 1,002 characters; 1,000 are the most"),
     ],
 )
 def test_what_is_not_supported_is_named(template: str, why: str) -> None:
@@ -88,3 +95,16 @@ def test_what_is_not_supported_is_named(template: str, why: str) -> None:
 )
 def test_the_nearest_name_is_known_where_nothing_is_found(template: str, why: str) -> None:
     assert parse_template(template).explain_missing(SHOP) == why
+
+
+@pytest.mark.parametrize("begin", ["[?(@", "[?(@.a ==", "[?(@.a", "{[?(@", "[0,", '{"', "."])
+@pytest.mark.parametrize("repeated", [" ", "=", "0,", '"', "'", "\\", "[", "..", "{"])
+def test_no_path_takes_long_to_read(begin: str, repeated: str) -> None:
+    text = (begin + repeated * MOST_LENGTH)[: MOST_LENGTH - 2] + "x]"
+    _, seconds = in_time(lambda: read_quietly(text), 0.05)
+    assert seconds < 0.05
+
+
+def read_quietly(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        parse_template(text)

@@ -21,7 +21,7 @@ _STEP_MILLISECONDS, _ROUND_MILLISECONDS = 50, 100
 def repeat_on_change(paths: Sequence[Path], check: Callable[[], object]) -> NoReturn:
     """Call ``check`` now, and again after each change at ``paths``, until Ctrl-C; an error is shown and waited over.
 
-    A terminal is cleared before each; elsewhere a line with the time precedes it.
+    A terminal is cleared before each; without one, a line with the time precedes it.
     """
     import watchfiles
 

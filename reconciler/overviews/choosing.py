@@ -16,6 +16,8 @@ from reconciler.overviews.overview import Entries, Listing, Overview
 
 SELECTORS = "k=v, k!=v, k, !k, k in (a,b), k notin (a,b), separated by commas"
 """What a selector is made of, for messages."""
+_MOST_LENGTH = 1000
+"""The most characters of a selector: anybody who may read can send one to the API."""
 _COMMAS = re.compile(r",(?![^()]*\))")
 _NAME = r"([^\s=!,()]+)"
 _EQUALITY = re.compile(rf"{_NAME}\s*(!=|==?)\s*([^\s=!,()]*)")
@@ -117,6 +119,8 @@ class _Requirement(NamedTuple):
 
 def _parse_selector(text: str) -> Callable[[Mapping[str, Any]], bool]:
     """Whether tags fit the selector ``text``. Raises UsageError that shows what there is."""
+    if len(text) > _MOST_LENGTH:
+        raise UsageError(f"the selector has {len(text):,} characters; {_MOST_LENGTH:,} are the most")
     requirements = [_parse_requirement(part.strip(), text) for part in _COMMAS.split(text)]
     return lambda tags: all(requirement.accepts(tags) for requirement in requirements)
 

@@ -18,7 +18,9 @@ _BRACKET = re.compile(r"""\[((?:[^\[\]"']|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\[
 _STRING = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')\s*""")
 _SLICE = re.compile(r"(-?\d{1,9})?:(-?\d{1,9})?(?::(-?\d{1,9}))?")
 _NUMBER = re.compile(r"-?\d{1,9}")
-_FILTER = re.compile(r"\?\(\s*@(.*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+?))?\s*\)", re.DOTALL)
+# In each of them, one character decides what follows: a search that fails looks at every character once.
+_FILTERED = re.compile(r"""@((?:[^=!<>"']|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')*)""")
+_COMPARISON = re.compile("==|!=|<=|>=|<|>")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -28,6 +30,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+MOST_LENGTH = 1000
+"""The most characters of a template or path: anybody who may read can send one to the API."""
 FORMS = """.name, ['name'], [0], [-1], [0:2], [*], .*, ..name, [?(@.name=="x")], {range …}{end}, {"text"}"""
 """What is supported, for messages."""
 
@@ -99,6 +103,7 @@ class Template(NamedTuple):
 
 def parse_template(text: str) -> Template:
     """The template ``text``; without braces it is one path. Raises ValueError that says what is wrong."""
+    _check_length(text)
     if "{" not in text:
         return Template((parse_path(text),))
     parts: list[_Part] = []
@@ -126,6 +131,7 @@ def parse_template(text: str) -> Template:
 
 def parse_path(text: str) -> JsonPath:
     """The path ``text``, such as ``.items[*].name`` or ``name``. Raises ValueError."""
+    _check_length(text)
     words = text.strip()
     words = words[1:-1].strip() if words.startswith("{") and words.endswith("}") else words
     words = words[1:] if words[:1] in ("$", "@") else words
@@ -137,6 +143,11 @@ def parse_path(text: str) -> JsonPath:
         steps.append(step)
         words = words[length:]
     return JsonPath(tuple(steps))
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_LENGTH:
+        raise ValueError(f"it has {len(text):,} characters; {MOST_LENGTH:,} are the most")
 
 
 def text_of(value: Any) -> str:
@@ -183,8 +194,8 @@ def _parse_bracket(words: str, start: int) -> tuple[_Step, int]:
     inner, text = bracket[1].strip(), bracket[0]
     if inner == "*":
         return _Step(text, _list_members), bracket.end()
-    if chosen := _FILTER.fullmatch(inner):
-        return _make_filter(text, chosen), bracket.end()
+    if inner.startswith("?(") and inner.endswith(")"):
+        return _parse_filter(text, inner[2:-1].strip()), bracket.end()
     if span := _SLICE.fullmatch(inner):
         bounds = slice(*(int(number) if number else None for number in span.groups()))
         if bounds.step == 0:
@@ -214,11 +225,18 @@ def _make_name_step(text: str, name: str) -> _Step:
     return _Step(text, lambda value: (value[name],) if isinstance(value, dict) and name in value else (), name)
 
 
-def _make_filter(text: str, chosen: re.Match[str]) -> _Step:
-    path = parse_path(chosen[1])
-    if chosen[2] is None:
+def _parse_filter(text: str, condition: str) -> _Step:
+    """The members for which ``condition`` holds: ``@.port>80``, or ``@.name``, which is that there is one."""
+    filtered = _FILTERED.match(condition)
+    if filtered is None:
+        raise _make_error(text)
+    path, rest = parse_path(filtered[1]), condition[filtered.end() :]
+    if not rest:
         return _Step(text, lambda value: (one for one in _list_members(value) if path.find(one)))
-    compare, wanted = _OPERATORS[chosen[2]], _parse_literal(chosen[3])
+    comparison = _COMPARISON.match(rest)
+    if comparison is None:
+        raise _make_error(text)
+    compare, wanted = _OPERATORS[comparison[0]], _parse_literal(rest[comparison.end() :].strip())
 
     def matches(value: Any) -> bool:
         return any(_compare_values(compare, found, wanted) for found in path.find(value))

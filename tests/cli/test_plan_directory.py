@@ -12,14 +12,6 @@ from tests.support.git import GitRepo
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A work tree at the newest commit, which the sandbox beside it follows."""
-    repo = GitRepo.create(tmp_path / "tree", SHOP, bare=False)
-    repo.git("checkout", "--quiet", "--force", "main")
-    return repo.path
-
-
-@pytest.fixture
 def sandbox(tmp_path: Path, tree: Path) -> CommandSandbox:
     sandbox = CommandSandbox(tmp_path / "sandbox", settings=SETTINGS.replace("./manifests", str(tree)))
     assert sandbox.run("apply").code == 0

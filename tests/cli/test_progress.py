@@ -1,4 +1,4 @@
-"""Long works show how far they are: a bar on a terminal, elsewhere a line each ten seconds."""
+"""Long works show how far they are: a bar on a terminal, without one a line each ten seconds."""
 
 from __future__ import annotations
 

@@ -6,18 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_sandbox import SETTINGS, SHOP, CommandSandbox, workload
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.git import GitRepo
 
 NOTE = "source main: 1 file differs from the commit and does not count: shop/web.yaml; commit what is to run\n"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A work tree at the newest commit, which the sandbox beside it follows."""
-    repo = GitRepo.create(tmp_path / "tree", SHOP, bare=False)
-    repo.git("checkout", "--quiet", "--force", "main")
-    return repo.path
 
 
 @pytest.fixture

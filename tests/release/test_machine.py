@@ -12,14 +12,10 @@ import pytest
 from tests.project.tree import ROOT
 from tests.release.conftest import NEWER, Release
 from tests.support.git import git
-from tests.support.programs import skip_unless
 from tests.support.sandbox import eventually
-from tests.systemd.machine import Machine, machine, python_of_the_machine
+from tests.systemd.machine import NEEDS_MACHINE, Machine, machine
 
-pytestmark = [
-    pytest.mark.packaging,
-    skip_unless(python_of_the_machine(), "root and Python 3.11 are needed to boot the machine"),
-]
+pytestmark = [pytest.mark.packaging, NEEDS_MACHINE]
 
 SETTINGS = """\
 org: acme

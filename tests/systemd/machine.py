@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.project.tree import ROOT
-from tests.support.programs import tool
+from tests.support.programs import skip_unless, tool
 from tests.support.sandbox import eventually
 from tests.support.trust import machine_environ
 from tests.systemd.debian_root import find_root
@@ -127,6 +127,7 @@ def _leader(pid: int) -> int:
     return 0
 
 
-def python_of_the_machine() -> bool:
-    """Whether what pip installs here runs there too: Debian 12 has Python 3.11."""
-    return sys.version_info[:2] == (3, 11) and os.geteuid() == 0
+NEEDS_MACHINE = skip_unless(
+    sys.version_info[:2] == (3, 11) and os.geteuid() == 0, "root and Python 3.11 are needed to boot the machine"
+)
+"""The mark of a test on a machine, where what pip installs here runs, too: Debian 12 has Python 3.11."""

@@ -12,14 +12,10 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from tests.support.host_sandbox import GVC, served
-from tests.support.programs import skip_unless
 from tests.support.sandbox import eventually
-from tests.systemd.machine import Machine, machine, python_of_the_machine
+from tests.systemd.machine import NEEDS_MACHINE, Machine, machine
 
-pytestmark = [
-    pytest.mark.slow,
-    skip_unless(python_of_the_machine(), "root and Python 3.11 are needed to boot the machine"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_MACHINE]
 
 SETTINGS = """\
 org: acme

@@ -1,4 +1,4 @@
-"""How far a long work is: a bar on a terminal, elsewhere a line each 10 seconds."""
+"""How far a long work is: a bar on a terminal, without one a line each 10 seconds."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def show_progress() -> Iterator[None]:
 
 
 class WaitDisplay:
-    """Shows what a command waits for: on a terminal all lines in place, elsewhere the first each 10 seconds."""
+    """Shows what a command waits for: on a terminal all lines in place, without one the first each 10 seconds."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         from reconciler.terminal.live_display import Live

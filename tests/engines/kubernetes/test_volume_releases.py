@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.engine_state import engine_conditions
-from reconciler.engines.kubernetes.volumes import releases
+from reconciler.engines.kubernetes.volumes import releases, snapshots
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.planning.plan import Step
 from reconciler.reasons import Reason
@@ -22,7 +22,7 @@ TAG = {"reconciler/snapshot-on": "new-version"}
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VolumeHarness]:
-    monkeypatch.setattr(releases, "PAUSE", 0.01)
+    monkeypatch.setattr(snapshots, "PAUSE", 0.01)
     with volumes_on_fake(tmp_path) as harness:
         harness.apply_data(snapshots={"retentionDuration": "7d"})
         harness.apply(make_release(1))
@@ -71,7 +71,7 @@ def test_a_new_version_waits_for_the_snapshot(harness: VolumeHarness) -> None:
 def test_a_snapshot_that_fails_holds_the_version_back_until_it_succeeds(
     harness: VolumeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "MOST_TRIES", 3)
+    monkeypatch.setattr(releases, "RELEASE_WAIT", releases.RELEASE_WAIT._replace(tries=3))
     outcome = release(harness, 2)
     assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.SNAPSHOT_FAILED)
     assert "must precede the new version, is not taken yet" in outcome.message

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.kubernetes.volumes import restores
+from reconciler.engines.kubernetes.volumes import restores, snapshots
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import SPACE
@@ -20,7 +20,8 @@ WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VolumeHarness]:
-    monkeypatch.setattr(restores, "PAUSE", 0.02)
+    for module in (restores, snapshots):
+        monkeypatch.setattr(module, "PAUSE", 0.02)
     with volumes_on_fake(tmp_path) as harness:
         harness.server.controllers.kubelet.takes_snapshots = True
         harness.apply_data()

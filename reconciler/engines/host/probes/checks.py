@@ -95,7 +95,7 @@ async def _run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> 
 
 
 async def explain_failure(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe, message: str) -> str:
-    """``message`` of a failed probe, with the ports on which the container listens where nobody answered. Slow."""
+    """``message`` of a failed probe, with the ports on which the container listens where none answered. Slow."""
     target = probe.http_get or probe.grpc or probe.tcp_socket
     if target is None or message not in _UNANSWERED:
         return message

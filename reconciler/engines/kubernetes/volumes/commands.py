@@ -59,7 +59,7 @@ class VolumeCommands:
         self._context, self._api, self._mirror, self._desired, self._applier = parts
         self._run_again = run_again
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
-        self.snapshots = ClaimSnapshots(parts.api, parts.mirror)
+        self.snapshots = ClaimSnapshots(parts.api, parts.mirror, parts.context.clock)
         self.replaced = ReplacedVolumes(parts, self.snapshots)
         self.replacing: set[Key | None] = set()
         """The workloads of which a volume is replaced now: they are away for a moment, and that is no drift."""

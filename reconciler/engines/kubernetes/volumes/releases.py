@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from reconciler.engines.kubernetes.client.objects import VOLUME_SNAPSHOT, ObjectId
 from reconciler.engines.kubernetes.desired import AppliedResource
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import VERSION
 from reconciler.engines.kubernetes.status.fields import read_text
-from reconciler.engines.kubernetes.status.snapshots import LiveSnapshot, SnapshotPhase, read_index, read_snapshot
-from reconciler.engines.kubernetes.volumes.snapshots import ClaimSnapshots, SnapshotRequest
+from reconciler.engines.kubernetes.status.snapshots import SnapshotPhase, read_index
+from reconciler.engines.kubernetes.volumes.snapshots import ClaimSnapshots, SnapshotRequest, SnapshotWait
 from reconciler.engines.release_snapshots import list_outdated_snapshots, snapshot_before, wants_snapshots
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.volume_upkeep import compute_expiry
-from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
 from reconciler.model.kinds.workload import mounted_volumesets, read_specification
-from reconciler.reasons import Reason
 from reconciler.times import format_iso_time
 
-MOST_TRIES, PAUSE = 60, 1.0
-"""How often a cluster is asked whether the data of a snapshot are fixed, and the seconds between two questions."""
+RELEASE_WAIT = SnapshotWait((SnapshotPhase.CUT, SnapshotPhase.READY), 60, "the new version", "is not taken yet")
+"""What the new version writes cannot be in the snapshot then."""
 
 
 class ReleaseSnapshots:
@@ -61,25 +58,8 @@ class ReleaseSnapshots:
         live = next((live for live in own if live.snapshot.name == snapshot.name), None)
         if live is None:
             live = await self._snapshots.create(content, SnapshotRequest(snapshot.name, expires, snapshot.tags))
-        await self._await_data(claim, live)
+        await self._snapshots.wait_for(claim.id, live, RELEASE_WAIT)
         tags = {live.snapshot.name: live.snapshot.tags for live in own} | {snapshot.name: snapshot.tags}
         outdated = set(list_outdated_snapshots(tags, workload.name))
         gone = [live for live in own if live.snapshot.name in outdated and live.phase is not SnapshotPhase.ENDING]
         await self._snapshots.delete(claim.id.namespace, gone)
-
-    async def _await_data(self, claim: MirroredObject, live: LiveSnapshot) -> None:
-        """Return once what the new version writes cannot be in a snapshot. Raises EngineError if it fails."""
-        target = ObjectId(VOLUME_SNAPSHOT, claim.id.namespace, live.object_name)
-        subject = f"the snapshot {live.snapshot.name} of {claim.id.name}, which must precede the new version,"
-        for _ in range(MOST_TRIES):
-            if live.phase in (SnapshotPhase.CUT, SnapshotPhase.READY):
-                return
-            if live.phase is SnapshotPhase.FAILED:
-                raise EngineError(f"{subject} failed: {live.message}", reason=Reason.SNAPSHOT_FAILED)
-            await self._context.clock.sleep(PAUSE)
-            there = await self._api.get(target)
-            if there is None:
-                raise EngineError(f"{subject} is gone", reason=Reason.SNAPSHOT_FAILED)
-            live = read_snapshot(there)
-        hint = "see whether a snapshot controller runs, and whether a VolumeSnapshotClass has the driver of the volume"
-        raise EngineError(f"{subject} is not taken yet: {hint}", reason=Reason.SNAPSHOT_FAILED)

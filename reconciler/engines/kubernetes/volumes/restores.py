@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.engines.kubernetes.client.errors import ClusterError
-from reconciler.engines.kubernetes.client.objects import CLAIM, VOLUME_SNAPSHOT, KubeObject, ObjectId
+from reconciler.engines.kubernetes.client.objects import CLAIM, KubeObject, ObjectId
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, format_label
 from reconciler.engines.kubernetes.status.fields import read_text
@@ -14,22 +14,20 @@ from reconciler.engines.kubernetes.status.snapshots import (
     FORMER_VOLUME,
     LiveSnapshot,
     SnapshotPhase,
-    read_snapshot,
 )
 from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
-from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest, SnapshotWait
 from reconciler.engines.volumes import BEFORE_RESTORE
 from reconciler.engines.workload.volume_upkeep import compact_time
-from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time
 
-MOST_TRIES, PAUSE = 120, 1.0
-"""How often a cluster is asked whether a snapshot can be restored, and the seconds between two questions."""
+RESTORE_WAIT = SnapshotWait((SnapshotPhase.READY,), 120, "the restore", "cannot be restored yet")
+"""What the restore replaces can be had again then."""
 
-QUOTA_TRIES = 10
-"""How often a claim is tried that a quota refuses: for a moment, the one that is gone still counts."""
+QUOTA_TRIES, PAUSE = 10, 1.0
+"""How often a claim is tried that a quota refuses, and the seconds between: one that is gone counts for a moment."""
 
 
 class ReplacedVolumes:
@@ -54,7 +52,7 @@ class ReplacedVolumes:
             live = await self._take(claim, chosen, command_id)
         elif claim is not None and _is_made_of(claim, chosen, live):
             return None
-        await self._await_ready(target, live)
+        await self._snapshots.wait_for(target, live, RESTORE_WAIT)
         await self._volumes.retain(live.former_volume)
         return live.former_volume
 
@@ -64,22 +62,6 @@ class ReplacedVolumes:
         marks = {COMMAND: command_id, FORMER_VOLUME: read_text(claim, "spec", "volumeName")}
         request = SnapshotRequest(name, tags={BEFORE_RESTORE: chosen.snapshot.name}, marks=marks)
         return await self._snapshots.create(claim, request)
-
-    async def _await_ready(self, claim: ObjectId, live: LiveSnapshot) -> None:
-        target = ObjectId(VOLUME_SNAPSHOT, claim.namespace, live.object_name)
-        subject = f"the snapshot {live.snapshot.name} of {claim.name}, which must precede the restore,"
-        for _ in range(MOST_TRIES):
-            if live.phase is SnapshotPhase.READY:
-                return
-            if live.phase is SnapshotPhase.FAILED:
-                raise EngineError(f"{subject} failed: {live.message}", reason=Reason.SNAPSHOT_FAILED)
-            await self._clock.sleep(PAUSE)
-            there = await self._api.get(target)
-            if there is None:
-                raise EngineError(f"{subject} is gone", reason=Reason.SNAPSHOT_FAILED)
-            live = read_snapshot(there)
-        hint = "see whether a snapshot controller runs, and whether a VolumeSnapshotClass has the driver of the volume"
-        raise EngineError(f"{subject} cannot be restored yet: {hint}", reason=Reason.SNAPSHOT_FAILED)
 
     async def try_claim(self, fresh: KubeObject, target: ObjectId) -> None:
         """Let the server try the claim that takes the place of one, under another name.

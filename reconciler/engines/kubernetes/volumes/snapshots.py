@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from reconciler.clock import Clock
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import CLAIM, VOLUME_SNAPSHOT, KubeObject, ObjectId
@@ -16,6 +18,7 @@ from reconciler.engines.kubernetes.status.snapshots import (
     SNAPSHOT_NAME,
     SNAPSHOT_TAGS,
     LiveSnapshot,
+    SnapshotPhase,
     read_snapshot,
 )
 from reconciler.errors import EngineError
@@ -26,6 +29,10 @@ SCHEDULE = f"{PREFIX}schedule"
 """The annotation of a claim with how far its schedule is: ``MINUTE SCHEDULE``, the minute since the epoch."""
 REPLACES = f"{PREFIX}replaces"
 """The annotation of a restored claim, until it is bound, with the PersistentVolume that is retained until then."""
+
+PAUSE = 1.0
+"""Seconds between two questions whether a snapshot is taken."""
+_HINT = "see whether a snapshot controller runs, and whether a VolumeSnapshotClass has the driver of the volume"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -39,10 +46,23 @@ class SnapshotRequest(msgspec.Struct, frozen=True):
     marks: Mapping[str, str] = {}
 
 
+class SnapshotWait(NamedTuple):
+    """What waits for a snapshot, until it is in one of ``phases``: the cluster is asked ``tries`` times.
+
+    ``purpose`` is what it must precede, ``lacks`` what is said of one that is not there in time.
+    """
+
+    phases: Collection[SnapshotPhase]
+    tries: int
+    purpose: str
+    lacks: str
+
+
 class ClaimSnapshots:
     """The snapshots of the volume sets of a location."""
 
-    def __init__(self, api: KubeApi, mirror: ClusterMirror) -> None:
+    def __init__(self, api: KubeApi, mirror: ClusterMirror, clock: Clock) -> None:
+        self._clock = clock
         self._api = api
         self._mirror = mirror
 
@@ -76,6 +96,22 @@ class ClaimSnapshots:
             message = f"{target} exists, and others made it; delete or rename it"
             raise EngineError(message, reason=Reason.FOREIGN_OBJECT)
         return live
+
+    async def wait_for(self, claim: ObjectId, live: LiveSnapshot, wait: SnapshotWait) -> None:
+        """Return once the snapshot ``live`` of ``claim`` is as ``wait`` has it. Raises EngineError if it fails."""
+        target = ObjectId(VOLUME_SNAPSHOT, claim.namespace, live.object_name)
+        subject = f"the snapshot {live.snapshot.name} of {claim.name}, which must precede {wait.purpose},"
+        for _ in range(wait.tries):
+            if live.phase in wait.phases:
+                return
+            if live.phase is SnapshotPhase.FAILED:
+                raise EngineError(f"{subject} failed: {live.message}", reason=Reason.SNAPSHOT_FAILED)
+            await self._clock.sleep(PAUSE)
+            there = await self._api.get(target)
+            if there is None:
+                raise EngineError(f"{subject} is gone", reason=Reason.SNAPSHOT_FAILED)
+            live = read_snapshot(there)
+        raise EngineError(f"{subject} {wait.lacks}: {_HINT}", reason=Reason.SNAPSHOT_FAILED)
 
     async def delete(self, namespace: str, gone: Sequence[LiveSnapshot]) -> None:
         """Delete snapshots of ours. Raises EngineError."""
