@@ -22,8 +22,7 @@ POLL_SECONDS = 1.0
 async def bind_new_locations(settings: Settings, file: Path) -> None:
     """Add each location that a later commit names to the settings in ``file``, which the daemon reloads.
 
-       It goes on until it is cancelled.
-    None is ever removed: what it has would lose its engine.
+    It goes on until it is cancelled. None is ever removed: what runs there would lose its engine.
     """
     import pygit2
 
