@@ -58,7 +58,7 @@ class ReleaseSnapshots:
         live = next((live for live in own if live.snapshot.name == snapshot.name), None)
         if live is None:
             live = await self._snapshots.create(content, SnapshotRequest(snapshot.name, expires, snapshot.tags))
-        await self._snapshots.wait_for(claim.id, live, RELEASE_WAIT)
+        await self._snapshots.await_ready(claim.id, live, RELEASE_WAIT)
         tags = {live.snapshot.name: live.snapshot.tags for live in own} | {snapshot.name: snapshot.tags}
         outdated = set(list_outdated_snapshots(tags, workload.name))
         gone = [live for live in own if live.snapshot.name in outdated and live.phase is not SnapshotPhase.ENDING]

@@ -52,7 +52,7 @@ class ReplacedVolumes:
             live = await self._take(claim, chosen, command_id)
         elif claim is not None and _is_made_of(claim, chosen, live):
             return None
-        await self._snapshots.wait_for(target, live, RESTORE_WAIT)
+        await self._snapshots.await_ready(target, live, RESTORE_WAIT)
         await self._volumes.retain(live.former_volume)
         return live.former_volume
 

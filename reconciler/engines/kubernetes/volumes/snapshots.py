@@ -97,7 +97,7 @@ class ClaimSnapshots:
             raise EngineError(message, reason=Reason.FOREIGN_OBJECT)
         return live
 
-    async def wait_for(self, claim: ObjectId, live: LiveSnapshot, wait: SnapshotWait) -> None:
+    async def await_ready(self, claim: ObjectId, live: LiveSnapshot, wait: SnapshotWait) -> None:
         """Return once the snapshot ``live`` of ``claim`` is as ``wait`` has it. Raises EngineError if it fails."""
         target = ObjectId(VOLUME_SNAPSHOT, claim.namespace, live.object_name)
         subject = f"the snapshot {live.snapshot.name} of {claim.name}, which must precede {wait.purpose},"

@@ -79,6 +79,15 @@ class PodmanLabels(msgspec.Struct, frozen=True):
         return f"reconciler-{self.owner}"
 
     @property
+    def interface(self) -> str:
+        """The name of the bridge of the network, of at most 15 characters.
+
+        Podman would give a free name such as podman1: the rules for the bridge of a deleted network that had it before
+        would then apply to this one.
+        """
+        return f"rec-{self.owner[:11]}"
+
+    @property
     def prefix(self) -> str:
         """The prefix of the names of all our containers."""
         return f"rec-{self.owner}-"

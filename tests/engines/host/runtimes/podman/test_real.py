@@ -67,6 +67,8 @@ OWNERS: list[str] = []
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:1"
 SLEEPLESS_IMAGE = "localhost/reconciler-test-sleepless:1"
 SLEEP = "trap 'exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done"
+PAGE_SERVER = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
+"""A server with a page, on port 8080."""
 
 MAIN = (ContainerSpec("main", "app:1", ports=(8080,)),)
 EVERYWHERE = External(outbound_allow_cidr=("0.0.0.0/0",))
@@ -320,7 +322,6 @@ def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoin
     tmp_path: Path, service: PodmanService
 ) -> None:
     ports, other = free_ports([8080], ()), free_ports([8080], (), spread="another")
-    serve = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
     ask = r"""
         for each in api old; do
           file=$(cat /run/reconciler/endpoints/$each.json); at=${file#*\"address\":\"}; at=${at%%\"*}
@@ -342,7 +343,7 @@ def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoin
         root = tmp_path / "state"
         async with hosted(root, service) as host:
             host.runtime.prepare(wanted(containers=MAIN, firewall=Firewall(EVERYWHERE, Internal("same-gvc"))))
-            await host.runtime.start(shell(serve, replica_ports=ports))
+            await host.runtime.start(shell(PAGE_SERVER, replica_ports=ports))
             await host.wrote("ready")
             endpoints = Endpoints(root / "endpoints", host.runtime.addresses, host.runtime.publish)
             endpoints.publish(KEY, [Replica("r", KEY, 1, "", 0.0, (), ports=ports, ready_since=1.0)])
@@ -355,16 +356,13 @@ def test_containers_reach_replicas_by_name_and_at_the_addresses_in_their_endpoin
 
 
 def test_the_firewall_follows_the_manifest_while_containers_run(tmp_path: Path, service: PodmanService) -> None:
-    serve = f"mkdir /w; cd /w; echo page >index.html; httpd -p 8080; {SLEEP}"
-
     async def story() -> None:
         async with hosted(tmp_path / "state", service) as host:
 
             async def reaches(address: str, port: int) -> bool:
-                script = f"printf 'GET /index.html HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} {port} >/dev/null"
-                return not (await host.runtime.exec(place("asks"), ("/bin/sh", "-c", script), PATIENCE)).code
+                return await reaches_from(host, address, port)
 
-            await host.runtime.start(shell(serve))
+            await host.runtime.start(shell(PAGE_SERVER))
             await host.wrote("ready")
             await host.runtime.start(launch("sleep", "1000", at=place("asks"), command="/bin/busybox"))
             network = host.tracked(place("r", "")).network
@@ -382,6 +380,36 @@ def test_the_firewall_follows_the_manifest_while_containers_run(tmp_path: Path, 
                 assert not await reaches(network.address, 8080)
                 ports = [each for name in service.bridges() for each in Path("/sys/class/net", name).glob("brif/*")]
                 assert [(each / "isolated").read_text().strip() for each in ports] == ["1", "1"]
+
+    run(story())
+
+
+async def reaches_from(host: PodmanHarness, address: str, port: int) -> bool:
+    """Whether the container "asks" gets an answer from ``address``."""
+    script = f"printf 'GET /index.html HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} {port} >/dev/null"
+    return not (await host.runtime.exec(place("asks"), ("/bin/sh", "-c", script), PATIENCE)).code
+
+
+def test_rules_that_a_deleted_location_left_apply_to_no_other_one(tmp_path: Path, service: PodmanService) -> None:
+    async def story() -> None:
+        async with hosted(tmp_path / "deleted", service, keep=True) as host:
+            await host.runtime.start(shell(SLEEP))
+        # As where people delete the state directory, the containers and the network: the table stays.
+        for container in service.containers():
+            service.request("DELETE", f"containers/{container['Id']}?force=true&timeout=0&ignore=true&depend=true")
+        for network in service.networks():
+            service.request("DELETE", f"networks/{network}")
+        assert "drop" in firewall_table(OWNERS[0])
+        try:
+            async with hosted(tmp_path / "state", service) as host:
+                host.runtime.prepare(wanted(containers=MAIN, firewall=Firewall(internal=Internal("same-gvc"))))
+                await host.runtime.start(shell(PAGE_SERVER))
+                await host.wrote("ready")
+                await host.runtime.start(launch("sleep", "1000", at=place("asks"), command="/bin/busybox"))
+                assert await reaches_from(host, host.tracked(place("r", "")).network.address, 8080)
+        finally:
+            async with hosted(tmp_path / "deleted", service):
+                pass  # its end removes the table
 
     run(story())
 

@@ -141,6 +141,7 @@ class SandboxMaker:
         body: dict[str, Any] = {
             "name": self._labels.network,
             "driver": "bridge",
+            "network_interface": self._labels.interface,
             # Containers find names in their hosts files.
             "dns_enabled": False,
             # Podman separates networks that have this option from each other.
