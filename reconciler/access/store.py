@@ -187,6 +187,11 @@ class AccessStore:
             self._db.write("UPDATE keys SET used = ? WHERE id = ?", (now, name))
         return str(row[0]), name
 
+    def has_key(self, account: str, name: str) -> bool:
+        """Whether the key ``name`` of ``account`` exists and has not expired."""
+        now = self._now()
+        return any(key.id == name and (key.expires is None or key.expires > now) for key in self.keys(account))
+
     def account_named_by(self, credential: str) -> str:
         """The account that a refused ``credential`` names by its id, "" if it names none."""
         if credential.startswith(KEY_PREFIX):

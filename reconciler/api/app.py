@@ -17,6 +17,11 @@ from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
 from reconciler.api.idempotency import make_idempotent
 from reconciler.api.openapi import openapi_document
+from reconciler.api.page import login as page_login
+from reconciler.api.page.actions import is_action, make_action, redirect_action
+from reconciler.api.page.problems import is_page, respond_problem
+from reconciler.api.page.sessions import PAGE
+from reconciler.api.page.table import PAGES
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.rate_limits import network_of
 from reconciler.api.routes import (
@@ -57,6 +62,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *credentials.OPERATIONS,
     *login.OPERATIONS,
+    *page_login.OPERATIONS,
     *users.OPERATIONS,
     *webhooks.OPERATIONS,
     *agents.OPERATIONS,
@@ -75,7 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """Every operation; where two paths match a request, the first counts."""
 
-ROUTES = Routes(OPERATIONS)
+ROUTES, ROUTES_OF_PAGE = Routes(OPERATIONS), Routes((*OPERATIONS, *PAGES))
 
 ANONYMOUS = Caller("")
 """The caller of an operation that needs no credential: no policy names it."""
@@ -85,7 +91,8 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 def make_app(api: Api) -> ASGIApp:
     """The application that answers requests with ``api``."""
-    return _Application(api, ROUTES)
+    with_page = api.settings.api is not None and api.settings.api.page
+    return _Application(api, ROUTES_OF_PAGE if with_page else ROUTES, with_page=with_page)
 
 
 async def _answer_request(api: Api, request: Request, operation: Operation) -> Response:
@@ -165,9 +172,10 @@ def _append_audit_entry(call: Call, outcome: int, message: str = "") -> None:
 class _Application:
     """Finds the operation of each request, gives it an id, and turns every error into a response with it."""
 
-    def __init__(self, api: Api, routes: Routes) -> None:
+    def __init__(self, api: Api, routes: Routes, *, with_page: bool) -> None:
         self._api = api
         self._routes = routes
+        self._with_page = with_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -189,11 +197,14 @@ class _Application:
         scope["client_address"] = self._api.proxies.client_address(scope)
         try:
             _refuse_ambiguous(scope)
+            scope = redirect_action(scope) if self._with_page else scope
             is_websocket = scope["type"] == "websocket"
             # A WebSocket begins with a request, which is decided on as any other.
             asked = {**scope, "type": "http", "method": "GET"} if is_websocket else scope
             request = Request(asked, receive)
             operation, asked["path_params"] = self._find(request)
+            operation = make_action(operation) if is_action(request) else operation
+            asked[PAGE] = operation.page
             if is_websocket and operation.media != WEBSOCKET:
                 raise Problem(400, "there is no WebSocket here")
             response = await _answer_request(self._api, request, operation)
@@ -205,7 +216,13 @@ class _Application:
             if began:
                 log().warning("api", id=request_id, message="the response was cut off")
                 raise
-            await problem_response(problem, request_id)(scope, receive, send_on)
+            await self._respond_problem(scope, problem)(scope, receive, send_on)
+
+    def _respond_problem(self, scope: Scope, problem: Problem) -> Response:
+        """The response that reports ``problem``: to a browser by a page, or by the one on which people log in."""
+        if not self._with_page or scope["type"] != "http" or not is_page(scope):
+            return problem_response(problem, scope["request_id"])
+        return respond_problem(Call(Request(scope), self._api, ANONYMOUS), problem)
 
     def _find(self, request: Request) -> OperationMatch:
         try:

@@ -13,11 +13,12 @@ import msgspec
 from starlette.requests import Request
 
 from reconciler.access.agents import AGENT_PREFIX
-from reconciler.access.lives import account_key
+from reconciler.access.lives import ACCOUNT_PREFIX, account_key
 from reconciler.access.people import Login, person_fields
 from reconciler.access.rules import SUPERUSERS, VIEWERS, Caller
 from reconciler.access.store import KEY_PREFIX, SESSION_PREFIX, AccessStore
 from reconciler.api.connections import Peer
+from reconciler.api.page.sessions import read_cookie
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FailedLogins, network_of
 from reconciler.api.reading import org_of
@@ -52,12 +53,17 @@ class Authenticator:
         self._failed_accounts = FailedLogins("this account", clock.monotonic)
 
     async def caller(self, request: Request) -> Caller:
-        """The caller of ``request``: by its header ``Authorization``, else by its unix socket.
+        """The caller of ``request``: by its header ``Authorization``, the cookie of the page, or its unix socket.
 
         A valid credential counts whatever others have sent. Raises Problem 401, 429 after many of them, and 503 if the
         location of a workload does not answer whether it sends the request.
         """
         header = request.headers.get("authorization", "")
+        if not header and (session := read_cookie(request)):
+            # Nobody guesses a session: one that has ended need not count as a failed login.
+            if (caller := self._session(session)) is None:
+                raise make_unauthorized_problem("the session of this browser has ended; log in again")
+            return caller
         if not header:
             peer = getattr(request.state, "peer", None)
             if peer is None:
@@ -65,7 +71,7 @@ class Authenticator:
             return peer_caller(peer)
         credential = parse_bearer_token(header)
         is_token = credential.startswith(TOKEN_PREFIX)
-        owner = await self._workload(credential, request) if is_token else self._bearer(credential)
+        owner = await self._workload(credential, request) if is_token else self.find_bearer(credential)
         if owner is None:
             problem = make_unauthorized_problem("the credential is unknown, expired or revoked")
             raise self.refusal(request, problem, self._store.account_named_by(credential))
@@ -97,7 +103,8 @@ class Authenticator:
         self._failed_addresses.forget(network_of(address_of(request)))
         self._failed_accounts.forget(account)
 
-    def _bearer(self, credential: str) -> Caller | None:
+    def find_bearer(self, credential: str) -> Caller | None:
+        """The caller with the key, session or token ``credential``; None if it is not valid."""
         if credential.startswith(KEY_PREFIX):
             key_record = self._store.key_account(credential)
             return (
@@ -170,9 +177,14 @@ class Authenticator:
     def _session(self, credential: str) -> Caller | None:
         session = self._store.session(credential)
         if session is None or not session.login:
-            return session.caller if session is not None else None
+            return session.caller if session is not None and self._has_key(session.caller) else None
         login = self._store.people.login(session.login)
         return self.person(login) if login is not None else None
+
+    def _has_key(self, caller: Caller) -> bool:
+        """Whether the key with which a browser began its session is still valid; True for other sessions."""
+        kind, _, key = caller.credential.partition(" ")
+        return kind != "key" or self._store.has_key(caller.principal.removeprefix(ACCOUNT_PREFIX), key)
 
     def person(self, login: Login) -> Caller | None:
         """The person of ``login``, with the groups of today's settings.

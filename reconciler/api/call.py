@@ -58,6 +58,7 @@ class Call:
         self.shown_once: frozenset[str] = frozenset()
         """Fields of the answer that are secrets: they are not stored for a repetition of the request."""
         self._body: bytes | None = None
+        self._is_form_of_page = False
 
     def act_as(self, caller: Caller) -> None:
         """Name the caller, once they are known."""
@@ -83,6 +84,10 @@ class Call:
     def note_refusal(self, problem: Problem) -> None:
         """Note for the audit log that the answer, a redirect or a page, refuses the request by ``problem``."""
         self.refusal = problem
+
+    def replace_body(self, value: Any) -> None:
+        """Continue as if the client had sent ``value``, as JSON."""
+        self._body, self._is_form_of_page = msgspec.json.encode(value), True
 
     async def in_git(self, work: Callable[[], _Result]) -> _Result:
         """Run ``work``, which may wait for a remote, in one of the threads for that."""
@@ -251,6 +256,8 @@ class Call:
         return dict(pairs)
 
     def _media(self) -> str:
+        if self._is_form_of_page:
+            return JSON
         return self.request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
     def respond(

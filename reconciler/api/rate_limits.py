@@ -1,12 +1,13 @@
-"""Limits of requests for each address and caller, and delays after refused credentials; their memory is bounded."""
+"""Limits of requests: for each address and caller, at once, and delays after refused credentials; memory is bounded."""
 
 from __future__ import annotations
 
 import functools
 import ipaddress
 import math
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from reconciler.api.problems import Problem
 
@@ -19,6 +20,8 @@ MOST_ADDRESSES = 10_000
 BURST_SECONDS = 10.0
 """A burst may have the requests of so many seconds."""
 _NETWORK_BITS = 64
+MOST_LONG, MOST_LONG_OF_CALLER = 16, 4
+"""Requests that last long and are admitted at once, and those of one caller."""
 
 
 class TooManyRequests(Problem):
@@ -100,3 +103,25 @@ def network_of(address: str) -> str:
 
 def _compute_delay(failures: int) -> float:
     return 0.0 if failures < FREE_FAILURES else min(LONGEST_DELAY, 2.0 ** (failures - FREE_FAILURES))
+
+
+class Admission:
+    """Bounds the requests at once that do what ``words`` describe: ``most``, and ``most_of_caller`` of one caller."""
+
+    def __init__(self, words: str, most: int = MOST_LONG, most_of_caller: int = MOST_LONG_OF_CALLER) -> None:
+        self._words = words
+        self._most = most
+        self._most_of_caller = most_of_caller
+        self._admitted: Counter[str] = Counter()
+
+    @contextmanager
+    def admit(self, caller: str) -> Iterator[None]:
+        """Admit a request of ``caller`` until the context ends. Raises Problem."""
+        if self._admitted[caller] >= self._most_of_caller or self._admitted.total() >= self._most:
+            raise Problem(429, f"too many requests {self._words} at once", headers={"Retry-After": "5"})
+        self._admitted[caller] += 1
+        try:
+            yield
+        finally:
+            self._admitted[caller] -= 1
+            self._admitted += Counter()  # forgets those without requests

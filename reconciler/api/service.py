@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -15,9 +14,10 @@ from reconciler.access.refusals import Refusals
 from reconciler.access.store import AccessStore
 from reconciler.api.authentication import Authenticator, write_bootstrap
 from reconciler.api.oidc.logins import TokenIssuers, logins_of
+from reconciler.api.page.state import PageState
 from reconciler.api.problems import Problem
 from reconciler.api.proxies.trusted import TrustedProxies
-from reconciler.api.rate_limits import RateLimit
+from reconciler.api.rate_limits import Admission, RateLimit
 from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
@@ -44,31 +44,9 @@ MOST_TOGETHER = 32
 _RETRY_AFTER = "5"
 WriteAll = Callable[[list[Any]], list[Any]]
 """Writes changes, in a thread; returns what became of each: a value, or an error."""
-MOST_LONG, MOST_LONG_OF_CALLER = 16, 4
-"""Requests that last long and are admitted at once, and those of one caller."""
 
 
 _WITH_CREDENTIALS = (Kind.AGENT, Kind.SERVICEACCOUNT, Kind.USER)
-
-
-class Admission:
-    """Bounds the requests at once that do what ``words`` describe."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-        self._admitted: Counter[str] = Counter()
-
-    @contextmanager
-    def admit(self, caller: str) -> Iterator[None]:
-        """Admit a request of ``caller`` until the context ends. Raises Problem."""
-        if self._admitted[caller] >= MOST_LONG_OF_CALLER or self._admitted.total() >= MOST_LONG:
-            raise Problem(429, f"too many requests {self._words} at once", headers={"Retry-After": "5"})
-        self._admitted[caller] += 1
-        try:
-            yield
-        finally:
-            self._admitted[caller] -= 1
-            self._admitted += Counter()  # forgets those without requests
 
 
 class ChangeQueue:
@@ -116,6 +94,11 @@ class ChangeQueue:
                 await asyncio.sleep(GATHER_SECONDS)
 
 
+def _make_wake(settings: Settings) -> Callable[[str], bool]:
+    """Lets the daemon run a source that a webhook names."""
+    return partial(wake_daemon, settings.state, reason="webhook")
+
+
 class Api:
     """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's loop turns."""
 
@@ -140,8 +123,7 @@ class Api:
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
         options = settings.api or ApiSettings()
-        wake = partial(wake_daemon, settings.state, reason="webhook")
-        self.webhooks = Webhooks(options.webhooks, wake, clock.monotonic)
+        self.webhooks = Webhooks(options.webhooks, _make_wake(settings), clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
         self.list_slots, self.overview_slots = asyncio.Semaphore(LISTS), asyncio.Semaphore(OVERVIEWS)
         self.streams = Admission("read logs or follow events")
@@ -159,6 +141,7 @@ class Api:
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
+        self.page = PageState(self.reader.records.data_version, clock)
 
     def end_former_lives(self) -> None:
         """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""

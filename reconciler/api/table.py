@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
-from reconciler.api.problems import JSON, MOST_BODY, Problem
+from reconciler.api.problems import HTML, JSON, MOST_BODY, Problem
 from reconciler.model.key import GVC_SCOPED, KINDS
 from reconciler.printable import truncate_text
 
@@ -63,6 +63,15 @@ class Operation(NamedTuple):
     """Whether a request that is repeated with its ``Idempotency-Key`` changes nothing again."""
     most_body: int = MOST_BODY
     """Bytes of the longest body."""
+    page: bool = False
+    """Whether a browser asks for it: the cookie of a login can name the caller, and errors are pages."""
+
+
+def make_page_operation(
+    path: str, answer: Handler, summary: str, permission: str = ANY, parameters: tuple[str, ...] = ()
+) -> Operation:
+    """The operation that shows a page."""
+    return Operation("GET", path, answer, summary, permission, parameters=parameters, media=HTML, page=True)
 
 
 PARAMETERS: Mapping[str, str] = {

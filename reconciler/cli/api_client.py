@@ -41,6 +41,20 @@ class ApiClient:
         found: list[Any] = msgspec.json.decode(self.read(path, query, "application/json"))["items"]
         return found
 
+    def make_page_link(self) -> str:
+        """The path of a link that logs this user in to the page once."""
+        connection = _Connection(self._settings)
+        try:
+            connection.request("POST", "/login/link")
+            response = connection.getresponse()
+            _check_response(response)
+            path: str = msgspec.json.decode(response.read())["path"]
+        except (OSError, HTTPException) as error:
+            raise RecordsError(f"the daemon at {self._settings.state} did not answer: {error}; try again") from None
+        finally:
+            connection.close()
+        return path
+
     def stream(self, path: str, query: Mapping[str, object], media: str) -> Iterator[bytes]:
         """The lines of an answer as they come."""
         named = {name: value for name, value in query.items() if value not in (None, "") and value is not False}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.cli.output.printing import print_error
+from reconciler.cli.page_links import announce_page
 from reconciler.errors import EngineError, LockedError, RecordsError
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ async def run_in_foreground(settings: Settings, show: Callable[[str], None], fil
     await asyncio.sleep(0)  # the daemon has installed its signal handlers
     # Closing the terminal ends everything; for the daemon, SIGHUP only means reload.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    others = [asyncio.create_task(announce_addresses(settings, show))]
+    others = [
+        asyncio.create_task(announce_addresses(settings, show)),
+        asyncio.create_task(announce_page(settings, show)),
+    ]
     if file is not None:
         from reconciler.cli.local.location_binding import bind_new_locations
 

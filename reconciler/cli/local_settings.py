@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ _ROOT_BASE = Path("/var/lib/reconciler-up")
 """For root: other users may enter it, as replicas of the default user have to, unlike root's home."""
 _LOCATION = re.compile(rb"""(?:^|[\s'"\[/])/(?:/|org/[-a-z0-9]+/)location/([a-z0-9][-a-z0-9]*)""")
 _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b""", re.MULTILINE)
+_PAGE_ADDRESS = re.compile(r"^  address: 127\.0\.0\.1:([0-9]{1,5})$", re.MULTILINE)
+_FIRST_PAGE_PORT, _PAGE_PORTS = 7400, 200
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
 _SHORTENED = 8
@@ -200,7 +203,7 @@ def write_settings(followed: Followed, locations: Iterable[str], org: str) -> Pa
     from reconciler.documents.writer import render_document
 
     file = make_state(followed.key or followed.url) / SETTINGS_FILE
-    text = render_document(build_settings(followed, locations, org))
+    text = render_document(build_settings(followed, locations, org, _read_page_port(file)))
     try:
         file.write_text(_HEAD + text, encoding="utf-8")
     except OSError as error:
@@ -225,8 +228,24 @@ def add_locations(file: Path, locations: Iterable[str]) -> None:
         raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
-def build_settings(followed: Followed, locations: Iterable[str], org: str) -> dict[str, Any]:
-    """The settings as plain values."""
+def _read_page_port(file: Path) -> int:
+    """The port of the page in the settings ``file``, so that its address stays; 0 without one."""
+    with suppress(OSError, ValueError):
+        match = _PAGE_ADDRESS.search(file.read_text(encoding="utf-8"))
+        return int(match[1]) if match is not None else 0
+    return 0
+
+
+def choose_page_port() -> int:
+    """A port on loopback that no program uses, from the first one on that is meant for pages."""
+    for port in range(_FIRST_PAGE_PORT, _FIRST_PAGE_PORT + _PAGE_PORTS):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RefusedError(f"all ports from {_FIRST_PAGE_PORT} to {_FIRST_PAGE_PORT + _PAGE_PORTS - 1} are taken")
+
+
+def build_settings(followed: Followed, locations: Iterable[str], org: str, page_port: int = 0) -> dict[str, Any]:
+    """The settings as plain values; without a ``page_port``, one is chosen."""
     from reconciler.engines.plugin import suggest_location
 
     source: dict[str, Any] = {"name": "main", "url": followed.url, "interval": "5s", "status": {"interval": "5s"}}
@@ -239,6 +258,6 @@ def build_settings(followed: Followed, locations: Iterable[str], org: str) -> di
         "sources": [source],
         "locations": {name: suggest_location() for name in locations},
         "host": {"terminationScale": 0.1},
-        "api": {},
+        "api": {"address": f"127.0.0.1:{page_port or choose_page_port()}"},
         "log": {"format": "console"},
     }

@@ -58,7 +58,7 @@ def choose_entries(overview: Overview, entries: Entries, choice: Choice) -> Entr
 
 
 def _select_rows(listing: Listing, entries: Entries, selector: str) -> Iterable[Any]:
-    accepts, read_tags = _parse_selector(selector), listing.read_tags
+    accepts, read_tags = parse_selector(selector), listing.read_tags
     assert read_tags is not None
     return (row for row in entries.rows if accepts(read_tags(entries.context, row)))
 
@@ -117,7 +117,7 @@ class _Requirement(NamedTuple):
         return (is_there and (self.values is None or _text_of(tags[self.name]) in self.values)) is self.wanted
 
 
-def _parse_selector(text: str) -> Callable[[Mapping[str, Any]], bool]:
+def parse_selector(text: str) -> Callable[[Mapping[str, Any]], bool]:
     """Whether tags fit the selector ``text``. Raises UsageError that shows what there is."""
     if len(text) > _MOST_LENGTH:
         raise UsageError(f"the selector has {len(text):,} characters; {_MOST_LENGTH:,} are the most")

@@ -69,6 +69,12 @@ def _list_resources(settings: Settings, records: Records, applied: Iterable[Reco
             yield ListedResource(reader.facts(key), created.get(str(key), same[0].applied_at))
 
 
+def list_keys(settings: Settings, records: Records, keys: Sequence[str]) -> Iterator[ListedResource]:
+    """The recorded resources ``keys``, in this order; those that are not recorded are left out."""
+    present = records.applied.get_many(keys)
+    return _list_resources(settings, records, chain.from_iterable(present[key] for key in keys if key in present))
+
+
 def read_tags(applied: Sequence[Record]) -> Mapping[str, Any]:
     """The tags of the resource with the records ``applied``, as it was last applied; {} without any."""
     newest = max(applied, key=lambda record: record.applied_at, default=None)

@@ -83,6 +83,7 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     ``url`` is its address as clients see it ("": that of ``address``). ``tls`` is None on addresses of this host only.
     ``signing_key`` is the SSH key that signs commits (None: they are not signed). ``trusted_proxies`` are addresses and
     ranges whose header X-Forwarded-For counts; with ``proxy_protocol``, their connections begin with a header.
+    ``page``: browsers get the page at ``/``.
     """
 
     address: str = ""
@@ -97,6 +98,7 @@ class ApiSettings(msgspec.Struct, frozen=True, rename="camel"):
     rate_limits: RateLimitSettings = RateLimitSettings()
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
+    page: bool = True
 
     @property
     def endpoint(self) -> str:

@@ -13,9 +13,8 @@ import pytest
 
 from reconciler.access.store import FILE
 from reconciler.api.authentication import BOOTSTRAP_FILE
-from reconciler.api.rate_limits import FREE_FAILURES
+from reconciler.api.rate_limits import FREE_FAILURES, MOST_LONG_OF_CALLER
 from reconciler.api.routes import audit
-from reconciler.api.service import MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox
 

@@ -16,6 +16,7 @@ from reconciler.api.oidc.device import MOST_OF_ADDRESS
 from reconciler.api.oidc.login import LoginIdentity, PeopleLogin, challenge_of, client_auth, new_request
 from reconciler.api.oidc.provider import BASIC, POST
 from reconciler.settings import OidcSettings
+from tests.api.browser import Browser
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.oidc import PeopleProvider, people_provider
@@ -498,3 +499,37 @@ def test_without_a_provider_people_cannot_log_in(tmp_path_factory: pytest.TempPa
             404,
             "people cannot log in here: the settings have no `api.oidc`",
         )
+
+
+def test_a_person_logs_in_to_the_page_and_out(sandbox: ApiSandbox, provider: PeopleProvider) -> None:
+    browser = Browser(sandbox)
+
+    def follow(subject: str) -> httpx2.Response:
+        """What the browser gets at the end of the login of ``subject``, after the way to the provider and back."""
+        began = browser.request("GET", "/ui/login/provider?next=/ui/resources?kind=workload")
+        callback = provider.log_in(began.headers["location"], subject)
+        return browser.request("GET", callback[len(API) :])
+
+    assert f"Log in at {provider.issuer}" in browser.get("/ui/login")
+    refused = follow("eve")
+    assert (refused.status_code, refused.headers["location"]) == (303, "/ui/login")
+    assert "eve@evil.example.com" in browser.get("/ui/login")
+    response = browser.request("GET", follow("kim").headers["location"])
+    assert response.headers["location"] == "/ui/resources?kind=workload"
+    shown = browser.get("/ui/resources?kind=workload")
+    assert "user/kim@example.com" in shown
+    assert "workload/shop/web" in shown
+    former = dict(browser.cookies)
+    assert browser.send(browser.form("/", "/ui/logout")).status_code == 303
+    browser.cookies = former
+    assert browser.request("GET", "/").headers["location"] == "/ui/login"
+
+
+def test_a_session_of_the_page_ends_with_the_persons_login(sandbox: ApiSandbox, provider: PeopleProvider) -> None:
+    browser = Browser(sandbox)
+    began = browser.request("GET", "/ui/login/provider")
+    callback = provider.log_in(began.headers["location"], "kim")
+    assert browser.request("GET", browser.request("GET", callback[len(API) :]).headers["location"]).status_code == 303
+    browser.get("/")
+    sandbox.clock.block(3601)  # longer than people may be idle
+    assert browser.request("GET", "/").headers["location"] == "/ui/login"

@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from reconciler.api.rate_limits import MOST_LONG_OF_CALLER
 from reconciler.api.routes import observing, streams
-from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
+from reconciler.api.service import LISTS
 from tests.api.conftest import FILES
 from tests.engines.host.logs.kit import LogHarness, place
 from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox

@@ -73,7 +73,8 @@ def test_ci_promises_that_nothing_is_missing_and_runs_make_test(tmp_path: Path) 
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     answer = subprocess.run([ROOT / ".ci/run"], env=environment, cwd="/", check=True, capture_output=True, text=True)
-    assert answer.stdout == "CI=true make test\nCI=true make test-packaging\nCI=true make test-cluster\n"
+    targets = ("test", "test-packaging", "test-page", "test-cluster")
+    assert answer.stdout.splitlines() == [f"CI=true make {target}" for target in targets]
 
 
 def test_the_changelog_speaks_of_this_version() -> None:

@@ -17,6 +17,7 @@ LINES_IN_A_MERGED_MODULE = 300
 MODULES_IN_A_FOLDER = 20
 
 PLUG_INS = {
+    "reconciler/api/page/": "one module a subject of pages, as small as its route and its query",
     "reconciler/cli/commands/": "one module a command, imported when that command runs",
     "reconciler/manifests/rules/": "one module a group of rules, found by walking the folder",
     "reconciler/model/kinds/": "one module a kind",
@@ -69,6 +70,7 @@ def small() -> dict[str, str]:
 
 
 HOST_IN_OTHER_WORDS = {
+    "reconciler/api/page/forms.py": "a header",
     "reconciler/cli/local_settings.py": "a setting",
     "reconciler/convert/kamal/convert.py": "a field",
     "reconciler/convert/kubernetes/ingress.py": "a field",

@@ -32,7 +32,7 @@ class LoginRequest(msgspec.Struct, frozen=True):
     """A login that began: what the provider must return, and where the person goes on.
 
     ``redirect_uri``, ``challenge`` and ``client_state`` are those of the command, "" on the page for devices, which
-    has the ``user_code``.
+    has the ``user_code``. ``page`` is the path of the page that follows, "" where no browser is logged in.
     """
 
     state: str
@@ -42,6 +42,7 @@ class LoginRequest(msgspec.Struct, frozen=True):
     challenge: str = ""
     client_state: str = ""
     user_code: str = ""
+    page: str = ""
 
 
 class LoginIdentity(msgspec.Struct, frozen=True):
@@ -183,11 +184,11 @@ class PeopleLogin:
 
 
 def new_request(
-    redirect_uri: str = "", challenge: str = "", client_state: str = "", user_code: str = ""
+    redirect_uri: str = "", challenge: str = "", client_state: str = "", user_code: str = "", page: str = ""
 ) -> LoginRequest:
     """A login that begins now."""
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-    return LoginRequest(state, nonce, verifier, redirect_uri, challenge, client_state, user_code)
+    return LoginRequest(state, nonce, verifier, redirect_uri, challenge, client_state, user_code, page)
 
 
 def check_command(redirect_uri: str, challenge: str, method: str) -> None:

@@ -23,6 +23,8 @@ from reconciler.api.oidc.login import (
     new_request,
 )
 from reconciler.api.oidc.logins import Logins
+from reconciler.api.page.notices import leave_notice
+from reconciler.api.page.sessions import LOGIN
 from reconciler.api.problems import HTML, OAuthProblem, Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.model.key import Key, Kind
@@ -106,6 +108,8 @@ async def finish_login(call: Call) -> Response:
         identity = await _identify_person(call, logins, request)
     except Problem as problem:
         is_refused = problem.status in (401, 403)
+        if request.page:
+            return _refuse_browser(call, logins, problem)
         if not (request.redirect_uri or is_refused):
             raise
         call.note_refusal(problem)
@@ -117,7 +121,9 @@ async def finish_login(call: Call) -> Response:
         else:
             response = _refused_device(logins, request, problem)
     else:
-        if request.redirect_uri:
+        if request.page:
+            response = RedirectResponse(_log_in_browser(call, identity, request.page), 303)
+        elif request.redirect_uri:
             response = RedirectResponse(
                 build_redirect_url(request, code=logins.people.add_code(identity, request)), 302
             )
@@ -125,6 +131,24 @@ async def finish_login(call: Call) -> Response:
             from reconciler.api.oidc.pages import confirm_page  # all names of characters in HTML: half a megabyte
 
             response = confirm_page(identity.email, logins.seal.seal(identity), request.user_code)
+    response.delete_cookie(COOKIE, path=logins.cookie_path)
+    return response
+
+
+def _log_in_browser(call: Call, identity: LoginIdentity, following: str) -> str:
+    """The path at which the session of a person begins, who goes on to the path ``following``."""
+    oidc = logins_of(call).people.settings
+    person = admit_person(call, identity, oidc.issuer)
+    login, _ = call.api.store.people.begin_login(person, identity.groups, oidc.session_lasts)
+    caller = Caller(f"{Kind.USER}/{login.user}", credential=f"login {login.id}")
+    return call.api.page.links.add(caller, login.id, following)
+
+
+def _refuse_browser(call: Call, logins: Logins, problem: Problem) -> Response:
+    """Back to the page to log in on, with the reason."""
+    call.note_refusal(problem)
+    response = RedirectResponse(LOGIN, 303)
+    leave_notice(response, str(problem))
     response.delete_cookie(COOKIE, path=logins.cookie_path)
     return response
 

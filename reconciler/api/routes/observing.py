@@ -8,7 +8,9 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import LARGEST, Call
@@ -18,24 +20,48 @@ from reconciler.api.table import LINES, Operation
 from reconciler.model.key import Key, Kind
 from reconciler.times import parse_past
 
+if TYPE_CHECKING:
+    from reconciler.api.log_process import LogRequest
+
 _MOST_LINES = 10_000
+_MOST_SECONDS = 30.0
+"""Seconds that a page waits for lines."""
 _MOST_QUERY = 4096
 _BLOCK = 65_536
 
 
 async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
-    from reconciler.api.log_process import LogRequest, encode_request
-
     workloads = await call.apart(lambda: _list_readable_workloads(call))
+    follow = call.flag("follow") is True
+    request = _parse_log_request(call, call.count("lines", 100, _MOST_LINES), workloads, follow=follow)
+    async with contextlib.AsyncExitStack() as stack:
+        running = await _open_logs(call, request, stack)
+        check = partial(_check_readable, before=workloads) if follow else None
+        return PartStream(call, _read_blocks(running), stack.pop_all(), check)
+
+
+async def collect_lines(call: Call, limit: int) -> list[dict[str, Any]]:
+    """The newest lines, at most ``limit``, that the query of the request selects, oldest first. Raises Problem."""
+    workloads = await call.apart(lambda: _list_readable_workloads(call))
+    request = _parse_log_request(call, limit, workloads, follow=False)
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(_MOST_SECONDS):
+        running = await _open_logs(call, request, stack)
+        content = b"".join([block async for block in _read_blocks(running)])
+    return [msgspec.json.decode(line) for line in content.splitlines()]
+
+
+def _parse_log_request(call: Call, limit: int, workloads: frozenset[str] | None, *, follow: bool) -> LogRequest:
+    """What the request asks for, of ``workloads`` (None: of all). Raises Problem 400."""
+    from reconciler.api.log_process import LogRequest
+
     query = call.query("query")
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
     since, until = (_parse_time_parameter(call, name) for name in ("since", "until"))
-    limit, follow = call.count("lines", 100, _MOST_LINES), call.flag("follow") is True
     if follow and until is not None:
         raise Problem(400, "follow shows new lines, and until excludes them: use one of them")
-    request = LogRequest(
+    return LogRequest(
         call.api.settings,
         query,
         since,
@@ -46,16 +72,20 @@ async def read_logs(call: Call) -> Response:
         follow,
         workloads,
     )
-    async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(call.api.streams.admit(call.caller.principal))
-        running = await _start_log_process(encode_request(request))
-        stack.push_async_callback(_stop_log_process, running)
-        assert running.stdout is not None
-        if refusal := (await running.stdout.readline()).decode().strip():
-            status, _, message = refusal.partition(" ")
-            raise Problem(int(status), message)
-        check = partial(_check_readable, before=workloads) if follow else None
-        return PartStream(call, _read_blocks(running), stack.pop_all(), check)
+
+
+async def _open_logs(call: Call, request: LogRequest, stack: contextlib.AsyncExitStack) -> Process:
+    """The process that reads the logs, which ends with ``stack``. Raises Problem."""
+    from reconciler.api.log_process import encode_request
+
+    stack.enter_context(call.api.streams.admit(call.caller.principal))
+    running = await _start_log_process(encode_request(request))
+    stack.push_async_callback(_stop_log_process, running)
+    assert running.stdout is not None
+    if refusal := (await running.stdout.readline()).decode().strip():
+        status, _, message = refusal.partition(" ")
+        raise Problem(int(status), message)
+    return running
 
 
 def _list_readable_workloads(call: Call) -> frozenset[str] | None:

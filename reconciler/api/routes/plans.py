@@ -29,41 +29,42 @@ async def read_plan(call: Call) -> Response:
     require_everything(call)
     source = find_source(call.api.settings, call.request.path_params["name"])
     revision, blame = call.query("revision"), call.flag("blame")
-    # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
-    if revision.startswith(":") or "^{/" in revision:
-        raise Problem(400, "revision is a commit, branch or tag, and no search in messages")
-    return await run_in_thread(call, lambda: _plan_revision(call, source, revision, blame))
+    return _plan_response(call, await run_in_thread(call, lambda: plan_revision(call, source, revision, blame)))
 
 
 async def read_plan_of_digest(call: Call) -> Response:
     """The current plan with a digest, of the plan or of its steps that wait: what an approver is asked about."""
     require_everything(call)
     digest = call.request.path_params["digest"]
-    if len(digest) < MIN_PREFIX:
-        raise Problem(400, f"write the first {MIN_PREFIX} characters of a digest, or more")
-    return await run_in_thread(call, lambda: _plan_of_digest(call, digest))
+    return _plan_response(call, await run_in_thread(call, lambda: find_plan_of_digest(call, digest)))
 
 
-def _plan_of_digest(call: Call, digest: str) -> Response:
+def find_plan_of_digest(call: Call, digest: str) -> PlanReview:
+    """The current plan whose digest, or that of its steps that wait, begins so. Raises Problem 400 and 404."""
     from reconciler.review.plan import plan_source
 
+    if len(digest) < MIN_PREFIX:
+        raise Problem(400, f"write the first {MIN_PREFIX} characters of a digest, or more")
     for source in call.api.settings.sources:
         with contextlib.suppress(SourceError):
             review = plan_source(call.api.settings, source, call.reader.records, "", blame=None, first=False)
             plan = review.plan
             if plan is not None and any(text.startswith(digest) for text in (plan.digest, plan.hold_digest)):
-                return _plan_response(call, review)
+                return review
     raise Problem(404, f"no current plan has the digest {digest[:64]}")
 
 
-def _plan_revision(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
+def plan_revision(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> PlanReview:
+    """What a run of ``source`` would do to apply ``revision`` ("": the newest). Raises Problem 400 and 404."""
     from reconciler.review.plan import plan_source
 
+    # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
+    if revision.startswith(":") or "^{/" in revision:
+        raise Problem(400, "revision is a commit, branch or tag, and no search in messages")
     try:
-        review = plan_source(call.api.settings, source, call.reader.records, revision, blame=blame, first=False)
+        return plan_source(call.api.settings, source, call.reader.records, revision, blame=blame, first=False)
     except SourceNotFound as error:
         raise Problem(404, str(error)) from None
-    return _plan_response(call, review)
 
 
 def _plan_response(call: Call, review: PlanReview) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
@@ -147,6 +147,19 @@ class Applied:
         first = "key > ?" if after >= low else "key >= ?"
         sql = f"SELECT key FROM inventory WHERE {first} AND key < ? ORDER BY key LIMIT ?"
         return [str(key) for (key,) in self._db.all(sql, (max(low, after), high, limit))]
+
+    def search_keys(self, prefix: str, text: str, healths: Collection[Health], after: str, limit: int) -> list[str]:
+        """At most ``limit`` keys after ``after`` that begin with ``prefix`` and contain ``text``, in order.
+
+        The resources have one of ``healths``, the worst of their locations; none: any.
+        """
+        low, high = prefix_range(prefix)
+        first = "key > ?" if after >= low else "key >= ?"
+        sql = f"""SELECT key FROM inventory WHERE {first} AND key < ? AND instr(key, ?)
+            AND (? OR health IN (SELECT value FROM json_each(?))) ORDER BY key LIMIT ?"""
+        names = msgspec.json.encode(sorted(healths)).decode()
+        rows = self._db.all(sql, (max(low, after), high, text, not healths, names, limit))
+        return [str(key) for (key,) in rows]
 
     def exists(self, key: AnyKey) -> bool:
         """Whether ``key`` is recorded at any location."""

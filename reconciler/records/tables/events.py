@@ -73,6 +73,11 @@ class Events:
         )
         return [Event(*row) for row in (reversed(rows) if after_id is None else rows)]
 
+    def of_run(self, run: int, limit: int) -> Sequence[Event]:
+        """The first ``limit`` events of ``run``, oldest first; reads all events."""
+        sql = "SELECT at, run, key, location, type, reason, message, id FROM events WHERE run = ? ORDER BY id LIMIT ?"
+        return [Event(*row) for row in self._db.all(sql, (run, limit))]
+
     def mentions(self, key: AnyKey) -> bool:
         """Whether there is any event of ``key``."""
         return self._db.one("SELECT 1 FROM events WHERE key = ? LIMIT 1", (str(key),)) is not None

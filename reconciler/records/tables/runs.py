@@ -97,6 +97,11 @@ class Runs:
             self.finish(number, run.outcome, "", {}, run.message)
         return True
 
+    def find(self, number: int) -> Run | None:
+        """The run ``number``; None if there is none, or not any more."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE id = ?", (number,))
+        return None if row is None else _decode_run(row)
+
     def last(self, source: str) -> Run | None:
         """The latest run of ``source``, finished or not."""
         row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE source = ? ORDER BY id DESC LIMIT 1", (source,))

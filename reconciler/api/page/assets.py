@@ -1,0 +1,57 @@
+"""The files of the page: our style and script, and what is of others, with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.problems import Problem
+from reconciler.api.table import PUBLIC, make_page_operation
+
+_MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_YEAR = 31_536_000
+_HASH_LENGTH = 12
+PATH = "/ui/asset"
+
+VENDORED: Mapping[str, str] = MappingProxyType(
+    {
+        "htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
+    }
+)
+"""Each file of others → its SHA-256, which a test compares; docs/page.md has the version and licence of each."""
+
+
+@cache
+def _read_assets() -> dict[str, bytes]:
+    directory = files("reconciler.api.page").joinpath("static")
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith(tuple(_MEDIA))}
+
+
+@cache
+def list_assets() -> dict[str, str]:
+    """Each file → its path, which changes with its content, so that browsers keep it for long."""
+    return {
+        name: f"{PATH}/{hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]}/{name}"
+        for name, content in _read_assets().items()
+    }
+
+
+async def read_asset(call: Call) -> Response:
+    """A file of the page."""
+    name = call.request.path_params["name"]
+    content = _read_assets().get(name)
+    if content is None:
+        raise Problem(404, "there is no such file")
+    fresh = list_assets()[name] == call.request.url.path
+    # A page of an older version gets the newer file, and asks again.
+    keep = f"public, max-age={_YEAR}, immutable" if fresh else "no-cache"
+    return Response(content, 200, {"Cache-Control": keep}, _MEDIA[name[name.rindex(".") :]])
+
+
+PAGES = (make_page_operation(f"{PATH}/{{hash}}/{{name}}", read_asset, "A file of the page.", PUBLIC),)

@@ -1,0 +1,231 @@
+"""Resources: the levels of the tree, searches, and all that is known about one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.page.rendering import render_page
+from reconciler.api.problems import Problem
+from reconciler.api.reading import body_of
+from reconciler.api.table import ANY, make_page_operation
+from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
+from reconciler.engines.reading import ReplicaRow
+from reconciler.engines.run_command import RUN
+from reconciler.errors import EngineError, UsageError
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.record import Health
+from reconciler.overviews.choosing import parse_selector
+from reconciler.queries.browsing import KindCount, ResourceFilter, browse_resources, count_kinds
+from reconciler.queries.existence import did_you_mean
+from reconciler.queries.resources import ListedResource, describe_resource
+from reconciler.queries.sources import describe_source
+from reconciler.records.tables.conditions import Condition
+from reconciler.status.conditions import compute_conditions
+
+_ROWS, _MOST_ROWS = 100, 500
+_UNWELL = "unwell"
+"""The state of what is neither healthy nor only recorded."""
+STATES: Mapping[str, frozenset[Health]] = {
+    _UNWELL: frozenset(health for health in Health if not health.is_good),
+    **{health.value.lower(): frozenset({health}) for health in Health},
+}
+"""State in a search → the healths that it stands for."""
+_FILTERS = ("kind", "gvc", "state", "tag", "text", "after", "limit")
+
+
+class ResourceRow(NamedTuple):
+    """A line of a list; ``applied`` is when it was applied, in seconds since the epoch."""
+
+    key: Key
+    health: Health
+    ready: Condition
+    version: int
+    applied: float
+
+
+class ResourceLevel(NamedTuple):
+    """A level of the tree: its rows, the key after which more follow ("": none), and the kinds of all of it."""
+
+    rows: list[ResourceRow]
+    following: str
+    counts: list[KindCount]
+
+
+class CommandForm(NamedTuple):
+    """A command that the caller may request: the fields of its spec, and what it destroys."""
+
+    name: str
+    fields: list[FormField]
+    destroys: str
+
+
+class FormField(NamedTuple):
+    """An input: its name in the request, and what people read."""
+
+    name: str
+    label: str
+    is_number: bool
+    is_required: bool
+
+
+async def show_resources(call: Call) -> Response:
+    """A level of the tree: all kinds and GVCs, what is in one, or what matches a search."""
+    chosen = _parse_filter(call)
+    limit, after = call.count("limit", _ROWS, _MOST_ROWS), call.query("after")
+
+    def read() -> ResourceLevel:
+        records = call.reader.records
+        sees = partial(_may_view_row, call)
+        page = browse_resources(call.api.settings, records, chosen, sees, (after, limit))
+        counts = count_kinds(records) if call.may("view", Key(Kind.ORG, "", call.org)) else []
+        return ResourceLevel(list(map(_make_row, page.rows)), page.following, counts)
+
+    level = await call.apart(read)
+    query = {name: call.query(name) for name in _FILTERS}
+    named = {name: value for name, value in query.items() if value}
+    next_page = f"/ui/resources?{urlencode({**named, 'after': level.following})}" if level.following else ""
+    return render_page(
+        call,
+        "resources.html",
+        chosen=query,
+        is_filtered=bool(named),
+        rows=level.rows,
+        next_page=next_page,
+        counts=level.counts,
+        kinds=sorted(KINDS),
+        states=[*STATES],
+        command=_make_command(named),
+    )
+
+
+def _make_command(query: Mapping[str, str]) -> str:
+    """The command with the same answer."""
+    words = ["reconciler get", query.get("kind", "")]
+    words += [f"--gvc {query['gvc']}"] if "gvc" in query else []
+    words += [f"-l '{query['tag']}'"] if "tag" in query else []
+    words += [f"| grep {query['text']}"] if "text" in query else []
+    return " ".join(filter(None, words))
+
+
+def _parse_filter(call: Call) -> ResourceFilter:
+    """What the query asks for. Raises Problem 400 and 404."""
+    kind, state, tag = call.query("kind"), call.query("state"), call.query("tag")
+    if kind and kind not in KINDS:
+        raise Problem(404, f"there is no kind {kind[:60]!r}{did_you_mean(kind[:60], KINDS)}")
+    if state and state not in STATES:
+        raise Problem(400, f"there is no state {state[:60]!r}{did_you_mean(state[:60], STATES)}")
+    try:
+        accepts = parse_selector(tag) if tag else None
+    except UsageError as error:
+        raise Problem(400, str(error)) from None
+    return ResourceFilter(
+        KINDS[kind] if kind else None,
+        call.query("gvc"),
+        STATES.get(state, frozenset()),
+        call.query("text"),
+        accepts,
+    )
+
+
+def _may_view_row(call: Call, row: ListedResource) -> bool:
+    return call.may("view", row.facts.key, lambda: body_of(row.facts.records[0]))
+
+
+def _make_row(row: ListedResource) -> ResourceRow:
+    facts = row.facts
+    newest = max(facts.records, key=lambda record: record.applied_at)
+    return ResourceRow(facts.key, facts.health, compute_conditions(facts)[0], newest.version, newest.applied_at)
+
+
+async def show_resource(call: Call) -> Response:
+    """All that is known about a resource, and what the caller may do with it."""
+    from reconciler.documents.writer import render_document
+    from reconciler.render.resources import details_document
+
+    key = call.visible_key()
+    details = await call.apart(lambda: describe_resource(call.api.settings, call.reader.records, key))
+    document = details_document(*details)
+    replicas, fault = await _read_replicas(call, key)
+    body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
+    return render_page(
+        call,
+        "resource.html",
+        key=key,
+        document=document,
+        ready=compute_conditions(details.facts)[0],
+        facts=details.facts,
+        manifest=render_document(body),
+        replicas=replicas,
+        fault=fault,
+        commands=_list_command_forms(call, key),
+        may_edit=call.may("edit", key),
+        may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
+        runs_now=RUN,
+    )
+
+
+async def _read_replicas(call: Call, key: Key) -> tuple[list[ReplicaRow], str]:
+    """The replicas of a workload on this host, and why they are unknown, "" if they are not."""
+    if key.kind is not Kind.WORKLOAD:
+        return [], ""
+    import asyncio
+
+    try:
+        rows = await asyncio.to_thread(call.api.replicas.read)
+    except EngineError as error:
+        return [], str(error)
+    return [row for row in rows if row.key == key], ""
+
+
+def _list_command_forms(call: Call, key: Key) -> list[CommandForm]:
+    """The commands on ``key`` that the caller may request."""
+    return [
+        CommandForm(name, list(_list_fields(form)), DESTROYS.get(name, ""))
+        for name, form in COMMANDS.get(key.kind, {}).items()
+        if call.may(permission_for(name), key)
+    ]
+
+
+def _list_fields(form: type[msgspec.Struct]) -> list[FormField]:
+    """An input for each field of a spec that is a text or a number; the others have their defaults."""
+    return [
+        FormField(
+            f"spec.{field.encode_name}{'' if field.type is str else ':number'}",
+            field.encode_name,
+            field.type is not str,
+            field.required,
+        )
+        for field in msgspec.structs.fields(form)
+        if field.type in (str, int, float)
+    ]
+
+
+async def show_source(call: Call) -> Response:
+    """All that is known about a source, and what the caller may do with it."""
+    from reconciler.render.sources import source_details_document
+
+    org = Key(Kind.ORG, "", call.org)
+    call.require("view", org)
+    name, api = call.request.path_params["name"], call.api
+    details = await call.apart(
+        lambda: describe_source(api.settings, call.reader.records, name, daemon_runs=api.is_alive())
+    )
+    document: dict[str, Any] = source_details_document(details)
+    return render_page(call, "source.html", name=name, source=document, details=details, may_edit=call.may("edit", org))
+
+
+_OF_GVC = sorted(GVC_SCOPED)
+
+PAGES = (
+    make_page_operation("/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS),
+    make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view"),
+    make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view"),
+    make_page_operation("/ui/resource/{kind}/{gvc}/{name}", show_resource, "One resource of a GVC.", "view"),
+)

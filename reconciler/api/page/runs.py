@@ -1,0 +1,52 @@
+"""Runs: what each changed, and how it ended."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.page.rendering import render_page
+from reconciler.api.table import make_page_operation
+from reconciler.errors import NotFoundError
+from reconciler.model.key import Key, Kind
+from reconciler.queries.history import list_runs
+
+_MOST_RUNS = 200
+_RUNS = 50
+_EVENTS = 200
+
+
+async def show_runs(call: Call) -> Response:
+    """The last runs, of one source or of all."""
+    call.require("view", Key(Kind.ORG, "", call.org))
+    source, last = call.query("source"), call.count("last", _RUNS, _MOST_RUNS)
+    runs = await call.apart(lambda: list_runs(call.api.settings, call.reader.records, source, last))
+    names = [one.name for one in call.api.settings.sources]
+    return render_page(call, "runs.html", runs=runs, source=source, sources=names, last=last, most=_MOST_RUNS)
+
+
+async def show_run(call: Call) -> Response:
+    """One run, with its events."""
+    call.require("view", Key(Kind.ORG, "", call.org))
+    text = call.request.path_params["id"]
+    records = call.reader.records
+    run = records.runs.find(int(text)) if text.isdecimal() and len(text) < 19 else None
+    if run is None:
+        raise NotFoundError(f"there is no run {text[:20]}")
+    events = await call.apart(lambda: call.reader.records.events.of_run(run.id, _EVENTS))
+    shown = [event for event in events if _may_view(call, str(event.key))]
+    return render_page(call, "run.html", run=run, events=shown, most=_EVENTS)
+
+
+def _may_view(call: Call, text: str) -> bool:
+    """Whether the caller may view what an event is about: a resource, or a source of the org."""
+    try:
+        return call.may("view", Key.parse(text))
+    except ValueError:
+        return True
+
+
+PAGES = (
+    make_page_operation("/ui/runs", show_runs, "The last runs.", "view", ("source", "last")),
+    make_page_operation("/ui/runs/{id}", show_run, "One run, with its events.", "view"),
+)

@@ -1,0 +1,85 @@
+// What the page does beside what a browser does by itself. Without it, every link and form works.
+"use strict";
+
+const shortcuts = { h: "/", r: "/ui/resources", u: "/ui/runs", l: "/ui/logs" };
+let pressed = "";
+
+function isTyping(element) {
+  return element.matches("input, select, textarea, [contenteditable]");
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  const dialog = document.getElementById("shortcuts");
+  if (event.key === "?") dialog.showModal();
+  else if (event.key === "/") document.getElementById("search").focus();
+  else if (pressed === "g" && shortcuts[event.key]) location.assign(shortcuts[event.key]);
+  else { pressed = event.key; return; }
+  pressed = "";
+  event.preventDefault();
+});
+
+document.addEventListener("click", (event) => {
+  const text = event.target.dataset?.copy;
+  if (text === undefined) return;
+  navigator.clipboard.writeText(text).then(() => { event.target.textContent = "Copied"; });
+});
+
+function showCopies() {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+}
+
+// The server writes ages; a page that stays open counts on.
+function format(seconds) {
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (seconds >= size) return `${Math.floor(seconds / size)}${unit} ago`;
+  }
+  return `${Math.max(0, Math.floor(seconds))}s ago`;
+}
+
+function showAges() {
+  for (const time of document.querySelectorAll("time[title]")) {
+    time.textContent = format((Date.now() - Date.parse(time.dateTime)) / 1000);
+  }
+}
+
+// A page that changes under the hands of somebody who writes or chooses would lose what they do.
+function isInUse() {
+  const main = document.getElementById("main");
+  return document.hidden || document.querySelector("dialog[open]") !== null
+    || main.querySelector("details.actions-box[open]") !== null
+    || (main.contains(document.activeElement) && isTyping(document.activeElement));
+}
+
+function refresh() {
+  if (!isInUse()) document.body.dispatchEvent(new Event("recorded"));
+}
+
+function follow() {
+  const offline = document.getElementById("offline");
+  const events = new EventSource("/ui/events");
+  let wasLost = false;
+  events.addEventListener("open", () => {
+    offline.hidden = true;
+    if (wasLost) refresh();
+    wasLost = false;
+  });
+  events.addEventListener("recorded", refresh);
+  events.addEventListener("error", () => {
+    wasLost = true;
+    offline.hidden = false;
+    // A browser gives up where the answer is no stream, such as while the server starts.
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => { follow(); }, 3000);
+  });
+  addEventListener("pagehide", () => events.close(), { once: true });
+}
+
+showCopies();
+setInterval(showAges, 10000);
+// Somebody may have begun while the answer was on its way. A search replaces its own rows, which is what it is for.
+document.addEventListener("htmx:before:swap", (event) => {
+  if (event.target.id === "main" && isInUse()) event.preventDefault();
+});
+document.addEventListener("htmx:after:swap", () => { showCopies(); showAges(); });
+if (document.querySelector("main[data-live]")) follow();

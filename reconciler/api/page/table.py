@@ -1,0 +1,16 @@
+"""All pages: a new one is a module with a route and a query, a template, and a line here."""
+
+from __future__ import annotations
+
+from reconciler.api.page import assets, events, home, login, logs, plans, resources, runs
+
+PAGES = (
+    *home.PAGES,
+    *resources.PAGES,
+    *runs.PAGES,
+    *plans.PAGES,
+    *logs.PAGES,
+    *events.PAGES,
+    *login.PAGES,
+    *assets.PAGES,
+)

@@ -1,0 +1,1 @@
+"""The page as people see it: a real daemon, its API, and Chromium."""

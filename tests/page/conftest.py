@@ -1,0 +1,83 @@
+"""One daemon with its page, and one Chromium, for all tests of the page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.page.site import PICTURES, Site
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
+from tests.support.processes import free_ports
+from tests.support.sandbox import eventually
+
+ACCESS = """kind: serviceaccount
+name: viewer
+---
+kind: serviceaccount
+name: operator
+---
+kind: policy
+name: operators-edit
+targetKind: workload
+target: all
+bindings: [{permissions: [edit, readLogs], principalLinks: [//serviceaccount/operator]}]
+---
+kind: group
+name: viewers
+memberLinks: [//serviceaccount/viewer, //serviceaccount/operator]
+"""
+DATA = """kind: volumeset
+name: data
+gvc: shop
+spec: {fileSystemType: ext4, initialCapacity: 10, performanceClass: general-purpose-ssd}
+"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A Chromium that runs until the end: Debian's."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not installed: tests/setup-debian.sh page")
+    from playwright.sync_api import sync_playwright
+
+    shutil.rmtree(PICTURES, ignore_errors=True)
+    PICTURES.mkdir(parents=True)
+    with sync_playwright() as playwright:
+        # The tests may run as root, where Chromium has no sandbox.
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class RunningSandbox(NamedTuple):
+    """A sandbox and the process of its daemon."""
+
+    sandbox: HostSandbox
+    pid: int
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    """A daemon with a workload that is well, one that is not, and the deletion of a volume that waits for approval."""
+    files = {
+        "access.yaml": ACCESS,
+        "shop/web.yaml": served("web", env={"GREETING": "hello"}),
+        "shop/broken.yaml": served("broken", replicas=1, env={"BROKEN": "yes"}),
+        "shop/data.yaml": DATA,
+    }
+    api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
+    with host_sandbox(tmp_path_factory.mktemp("page"), files, api=api) as sandbox, sandbox.daemon() as daemon:
+        eventually(sandbox.healthy, "web is healthy")
+        sandbox.repo.commit({"shop/data.yaml": None}, "Delete the data of the shop")
+        eventually(lambda: "reconciler approve" in sandbox.run("status").stdout, "the deletion waits")
+        yield RunningSandbox(sandbox, daemon.process.pid)
+
+
+@pytest.fixture(scope="session")
+def site(running: RunningSandbox, browser: Any) -> Site:
+    """The page of the daemon; the browser ends first, since its event loop is in the way of the end of the sandbox."""
+    return Site(browser, running.sandbox, running.pid)

@@ -1,0 +1,169 @@
+"""The page in Chromium: every view and action, by mouse, by keyboard, without scripts, and as it lives on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from typing import Any
+
+import pytest
+
+from tests.api.test_process import workers as find_workers
+from tests.page.site import AXE, NARROW, WIDE, Site, find_violations, take_picture
+from tests.support.sandbox import eventually
+
+pytestmark = pytest.mark.browser
+
+VIEWS = {
+    "home": "/",
+    "resources": "/ui/resources",
+    "search": "/ui/resources?state=unwell",
+    "nothing": "/ui/resources?text=no-such-thing",
+    "workload": "/ui/resource/workload/shop/web",
+    "unwell": "/ui/resource/workload/shop/broken",
+    "source": "/ui/resource/source/main",
+    "runs": "/ui/runs",
+    "run": "/ui/runs/1",
+    "plan": "/ui/plan/source/main",
+    "logs": "/ui/logs?query=workload/shop/web",
+    "missing": "/ui/resource/workload/shop/nix",
+}
+WEB = "/ui/resource/workload/shop/web"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_every_view_fits_is_accessible_and_has_its_picture(site: Site, width: int, scheme: str) -> None:
+    with site.visit(viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
+        for name, path in VIEWS.items():
+            page.goto(path)
+            take_picture(page, f"{name}-{width}-{scheme}")
+            # A view scrolls in one direction; wide tables do it by themselves.
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            if AXE.exists():
+                assert find_violations(page) == [], name
+
+
+@pytest.mark.parametrize("caller", ["viewer", "operator"])
+def test_a_caller_is_offered_what_they_may_do(site: Site, caller: str) -> None:
+    with site.visit(caller) as page:
+        page.goto(WEB)
+        assert page.get_by_text("Actions").count() == (caller == "operator")
+        page.goto("/")
+        assert page.get_by_role("button", name="Approve").count() == 0
+        response = page.goto("/ui/logs?query=workload/shop/web")
+        assert response.status == (200 if caller == "operator" else 403)
+
+
+@pytest.mark.parametrize("with_scripts", [True, False], ids=["with-scripts", "without-scripts"])
+def test_every_action_works_with_and_without_scripts(site: Site, with_scripts: bool) -> None:
+    with site.visit("operator", java_script_enabled=with_scripts) as page:
+        for button in ("Restart", "Suspend", "Resume"):
+            page.goto(WEB)
+            page.get_by_text("Actions").click()
+            page.get_by_role("button", name=button, exact=True).click()
+            notice = page.locator(".notice").inner_text()
+            assert "workload/shop/web" in notice, notice
+        page.goto("/")
+        page.get_by_role("searchbox").fill("broken")
+        page.get_by_role("searchbox").press("Enter")
+        page.get_by_role("link", name="workload/shop/broken").click()
+        assert "broken" in page.get_by_role("heading", level=1).inner_text()
+
+
+def test_what_waits_is_read_and_approved(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/")
+        page.get_by_role("link", name="Read the plan").click()
+        plan = page.get_by_role("main").inner_text()
+        assert "delete volumeset/shop/data" in plan
+        page.get_by_role("button", name=re.compile("Approve")).click()
+        assert "approved" in page.locator(".notice").inner_text()
+        eventually(lambda: "volumeset/shop/data@here" not in site.sandbox.recorded(), "the volume set is deleted")
+
+
+def test_an_open_page_shows_what_was_recorded_and_keeps_what_somebody_writes(site: Site) -> None:
+    with site.visit() as page:
+        page.goto(WEB)
+        assert site.sandbox.run("suspend", "workload/shop/web", "--reason", "a look").returncode == 0
+        page.get_by_text("a look").first.wait_for()
+        page.get_by_text("Actions").click()
+        search = page.get_by_role("searchbox")
+        search.fill("half a wor")
+        assert site.sandbox.run("resume", "workload/shop/web").returncode == 0
+        page.wait_for_timeout(1500)  # a refresh would have come by then
+        assert search.input_value() == "half a wor"
+        assert page.get_by_text("a look").count() > 0
+
+
+def test_a_page_that_lost_its_server_reports_that_and_catches_up(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/")
+        offline = page.locator("#offline")
+        page.locator("main[data-live]").wait_for()
+        for pid in find_workers(site.daemon):
+            os.kill(pid, signal.SIGKILL)
+        offline.wait_for(state="visible")
+        offline.wait_for(state="hidden")
+        assert page.get_by_role("heading", level=1).count() == 1
+
+
+def test_the_keyboard_alone_reaches_everything(site: Site) -> None:
+    with site.visit() as page:
+        page.goto(WEB)
+        count = page.evaluate(
+            """() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), summary')]
+            .filter(one => one.checkVisibility() || one.matches('.skip')).length"""
+        )
+        reached = set()
+        for _ in range(count + 10):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("""() => [...document.querySelectorAll('*')].indexOf(document.activeElement)"""))
+        assert len(reached - {-1}) >= count
+        page.keyboard.press("Escape")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("?")
+        assert page.get_by_role("dialog").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "search"
+        page.evaluate("document.activeElement.blur()")
+        for key, path in (("r", "/ui/resources"), ("u", "/ui/runs"), ("h", "/")):
+            page.keyboard.press("g")
+            page.keyboard.press(key)
+            page.wait_for_url(f"**{path}")
+
+
+def test_a_search_answers_as_somebody_types(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/resources")
+        page.get_by_label("Text").press_sequentially("brok")
+        # Each row that does not match goes.
+        page.get_by_role("link", name="workload/shop/web").wait_for(state="detached")
+        assert page.locator("#rows tbody tr").count() == 1
+        assert page.get_by_label("Text").input_value() == "brok"
+
+
+def test_the_way_back_after_a_logout_shows_nothing(site: Site) -> None:
+    with site.visit("viewer") as page:
+        page.goto("/")
+        page.get_by_role("button", name="Log out").click()
+        page.wait_for_url("**/ui/login")
+        page.go_back()
+        assert page.get_by_role("heading", name="Log in").count() == 1
+
+
+def collect_requests(page: Any) -> list[str]:
+    """The addresses that the page asks for from now on."""
+    addresses: list[str] = []
+    page.on("request", lambda request: addresses.append(request.url))
+    return addresses
+
+
+def test_a_page_asks_no_other_host(site: Site) -> None:
+    with site.visit() as page:
+        addresses = collect_requests(page)
+        for path in VIEWS.values():
+            page.goto(path)
+        assert {address for address in addresses if not address.startswith(site.base)} == set()
