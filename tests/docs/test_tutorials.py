@@ -13,7 +13,7 @@ from docs.generate.pages import TUTORIALS as PAGES
 from tests.docs.shell import typed
 from tests.docs.tutorials import TUTORIALS, compare, read_tutorial
 from tests.support.examples import thin_out
-from tests.support.programs import path_without, tool
+from tests.support.programs import open_way, path_without, tool
 
 PORTS = ("8480", "8443")
 """Of the ingress, as printed."""
@@ -34,9 +34,7 @@ def find_free_ports() -> dict[str, str]:
 def test_each_command_of_a_tutorial_prints_what_stands_below_it(name: str, tmp_path: Path) -> None:
     for program, package in (("haproxy", "haproxy"), ("openssl", "openssl"), ("ssh-keygen", "openssh-client")):
         tool(program, package)
-    for above in (tmp_path, *tmp_path.parents):
-        if above.owner() == tmp_path.owner():
-            above.chmod(above.stat().st_mode | 0o111)  # replicas of the default user come through
+    open_way(tmp_path)
     tutorial = read_tutorial(name, replaced=find_free_ports())
     script = f"export PATH={Path(sys.executable).parent}:$PATH\n{DOWN}\n{tutorial.script}"
     more = {"XDG_STATE_HOME": str(tmp_path / ".local/state"), "PATH": path_without("podman", tmp_path / ".programs")}
