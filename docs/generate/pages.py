@@ -42,6 +42,7 @@ GUIDES = frozenset(
     {
         "benchmarks.md",
         "containers.md",
+        "index.md",
         "install.md",
         "logs.md",
         "operations.md",
@@ -53,6 +54,14 @@ GUIDES = frozenset(
     }
 )
 """Pages for users that people write; ``test_guides.py`` runs what they show."""
+
+COMING_FROM = frozenset(
+    f"coming-from/{name}.md" for name in ("argo-cd", "compose", "coolify", "flux", "kamal", "terraform")
+)
+"""Pages for people who come from one other tool."""
+
+TUTORIALS = frozenset(f"tutorials/{name}.md" for name in ("first-workload", "https", "secret"))
+"""Pages of which ``test_tutorials.py`` runs every command, and compares what it prints."""
 
 BY_HAND = GUIDES | {"architecture.md", "glossary.md"}
 """Pages that people write; ``tests/project`` holds the other two against the code."""

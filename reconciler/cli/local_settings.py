@@ -198,12 +198,13 @@ def _list_files(repository: pygit2.Repository, tree: pygit2.Tree, above: str = "
             yield name, entry.data
 
 
-def write_settings(followed: Followed, locations: Iterable[str], org: str) -> Path:
-    """Write the settings for what is followed; returns the file. Raises UsageError."""
+def write_settings(followed: Followed, locations: Iterable[str], org: str, more: tuple[str, ...] = ()) -> Path:
+    """Write the settings for what is followed, and ``more`` as ``FIELD=VALUE``; returns the file. Raises UsageError."""
+    from reconciler.documents.editing.patches import assign_fields
     from reconciler.documents.writer import render_document
 
     file = make_state(followed.key or followed.url) / SETTINGS_FILE
-    text = render_document(build_settings(followed, locations, org, _read_page_port(file)))
+    text = render_document(assign_fields(build_settings(followed, locations, org, _read_page_port(file)), more))
     try:
         file.write_text(_HEAD + text, encoding="utf-8")
     except OSError as error:

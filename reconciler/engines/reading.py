@@ -237,6 +237,9 @@ class SupportsTrials(LocationReader, Protocol):
     def addresses(self) -> Mapping[str, str]:
         """Where each workload with ready replicas answers, and their number, by ``GVC/WORKLOAD``."""
 
+    def is_serving(self) -> bool:
+        """Whether requests reach each workload with ready replicas: what leads them there may start later."""
+
     async def end(self) -> None:
         """Stop everything that runs at the location; the next start creates it again. Raises EngineError."""
 

@@ -82,10 +82,16 @@ def choose_exit_code(summary: StatusSummary) -> int:
 
 
 def is_summary_changing(summary: StatusSummary) -> bool:
-    """Whether more happens without a person: only a daemon goes on."""
+    """Whether more happens without a person: only a daemon goes on.
+
+    What a suspension or a rollback holds still gets there; what waits for an approval may keep others from it.
+    """
     from reconciler.status.summary import Outlook
 
-    return summary.daemon_runs and summary.outlook is Outlook.PROGRESSING
+    outlooks = {resource.outlook for resource in summary.unready}
+    waits = summary.outlook is Outlook.WAITING and not any(source.approvals for source in summary.sources)
+    is_changing = summary.outlook is Outlook.PROGRESSING or (waits and outlooks == {Outlook.PROGRESSING})
+    return summary.daemon_runs and is_changing
 
 
 def describe_progress(summary: StatusSummary) -> list[str]:

@@ -37,7 +37,7 @@ from tests.support.certificates import issue
 from tests.support.command_sandbox import SECRET, SETTINGS, CommandSandbox, workload
 from tests.support.git import HttpsServer
 from tests.support.keys import Keys
-from tests.support.programs import only_root
+from tests.support.programs import only_root, open_way
 from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh
 
@@ -114,6 +114,7 @@ def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(sandbox: Co
 
 def hosted(sandbox: CommandSandbox, dataplane: str = "builtin", **host: Any) -> None:
     """Let the location of the sandbox be this machine."""
+    open_way(sandbox.path)
     configure(sandbox)
     bound = {
         "locations": {

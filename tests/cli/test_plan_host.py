@@ -17,6 +17,7 @@ from reconciler.settings import LocationSettings, Settings
 from tests.engines.host.provisioning.kit import body
 from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.plans import step
+from tests.support.programs import only_root, open_way
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"
 FILES = {
@@ -53,6 +54,21 @@ def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Pa
     firewall = next(each for each in found if "firewall" in each["message"])
     assert (firewall["location"], firewall["keys"]) == ("here", ["workload/shop/api", "workload/shop/web"])
     assert "Not enforced at here" in sandbox.run("plan", "--format", "markdown").out
+
+
+@only_root("only root runs workloads as another user")
+def test_a_plan_names_a_directory_that_the_user_of_workloads_cannot_pass(tmp_path: Path) -> None:
+    sandbox = host_sandbox(tmp_path)
+    open_way(tmp_path)
+    message = f"{tmp_path} lets only its owner pass, and workloads run as nobody: nothing starts below it"
+    assert [line for line in lines(sandbox) if message in line] == []
+    assert message not in sandbox.run("doctor").out
+    tmp_path.chmod(0o700)
+    [shown] = [line for line in lines(sandbox) if message in line]
+    assert shown.startswith("Not enforced at here: workload/shop/api, workload/shop/web: ")
+    assert f"problem  host engine: {message}" in sandbox.run("doctor").out
+    sandbox.settings.write_text(f"{sandbox.settings.read_text()}host: {{defaultUser: root}}\n")
+    assert [line for line in lines(sandbox) if message in line] == []
 
 
 def test_what_only_an_image_could_run_is_refused_before_it_is_applied(tmp_path: Path) -> None:

@@ -217,6 +217,20 @@ def test_settings_that_up_wrote_are_taken_as_they_are(folder: Path) -> None:
     assert "terminationScale" not in text
 
 
+def test_settings_that_a_person_adds_to_those_of_up_go_to_the_service(folder: Path) -> None:
+    from reconciler.cli.local.followed_source import choose_source
+    from reconciler.cli.local_settings import write_settings
+
+    more = ("secrets.identity=/etc/key", "locations.here.ingress={httpPort: 8080}")
+    settings = load_settings(write_settings(choose_source(str(folder)), ["here"], "mine", more))
+    ingress = settings.locations["here"].ingress
+    assert (str(settings.secrets.identity), ingress and ingress.http_port) == ("/etc/key", 8080)
+    assert "  identity: /etc/key\n" in here("settings", "init", cwd=folder).out
+    for words, message in (("secrets", "write PROPERTY=VALUE"), ("secretz.identity=x", "secretz")):
+        wrong = here("up", "--detach", "--set", words, cwd=folder)
+        assert (wrong.code, message in wrong.err) == (2, True), wrong
+
+
 def test_settings_of_converted_files_are_refused_with_the_way(folder: Path) -> None:
     from reconciler.cli.local.converted_source import follow_converted
     from reconciler.cli.local_settings import write_settings

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
+from reconciler.overviews.showing import is_summary_changing
+from reconciler.queries.summary import summarize_status
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
+from reconciler.settings import load_settings
+from reconciler.status.summary import Outlook, UnreadyResource
 from tests.support.command_sandbox import CommandSandbox, workload
 
 BAD = "kind: workload\nname: bad\n"
@@ -102,6 +107,24 @@ def test_a_suspension_and_a_rollback_wait_for_a_person(sandbox: CommandSandbox) 
     sandbox.run("apply")
     result = sandbox.run("status")
     assert (result.code, "broken; to end it: reconciler resume main" in row(result.out, "Rollback")) == (3, True)
+
+
+def test_what_a_rollback_holds_is_waited_for_unless_an_approval_keeps_others(sandbox: CommandSandbox) -> None:
+    sandbox.run("suspend", "main")
+    settings, records = load_settings(sandbox.settings), Records.open(sandbox.state / FILE)
+    summary = summarize_status(settings, records, "", 0.0, daemon_runs=True)
+    records.close()
+
+    def is_waited_for(approvals: list[str], *outlooks: Outlook) -> bool:
+        unready = [UnreadyResource(Key.parse("workload/shop/api"), "main", outlook, "", "") for outlook in outlooks]
+        sources = [msgspec.structs.replace(source, approvals=approvals) for source in summary.sources]
+        return is_summary_changing(msgspec.structs.replace(summary, sources=sources, unready=unready))
+
+    assert summary.outlook is Outlook.WAITING
+    assert not is_waited_for([])
+    assert is_waited_for([], Outlook.PROGRESSING)
+    assert not is_waited_for(["7e20"], Outlook.PROGRESSING)
+    assert not is_waited_for([], Outlook.PROGRESSING, Outlook.WAITING)
 
 
 def test_a_resource_has_one_reason(sandbox: CommandSandbox) -> None:

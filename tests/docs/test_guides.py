@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from docs.generate.pages import DOCS, GUIDES
+from docs.generate.pages import COMING_FROM, DOCS, GUIDES, TUTORIALS
 from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import load_schema
 from reconciler.settings.loader import load_settings
@@ -20,7 +20,7 @@ from tests.support.programs import path_without
 
 JOURNEY = ("docs/quickstart.md", "README.md", "docs/review.md", "docs/operations.md")
 """Pages whose commands are run one after the other, in one shell, as a reader would run them."""
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{name}" for name in GUIDES))
+PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{name}" for name in GUIDES | COMING_FROM | TUTORIALS))
 EXCERPT, BLOCK = "@@ excerpt", "@@ block"
 """Lines that the script prints before each command of an excerpt, and before each block without output."""
 VARIES = re.compile(r"\b[0-9a-f]{7,40}\b")

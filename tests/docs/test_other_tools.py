@@ -1,4 +1,4 @@
-"""The page for people who come from other tools: every command of ours in its tables exists, with its options."""
+"""The pages for people who come from other tools: every command of ours on them exists, with its options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from docs.generate.pages import DOCS
+from docs.generate.pages import COMING_FROM, DOCS
 from reconciler.cli import cli
 
 TOOLS = ("kubectl", "flux", "argocd", "terraform", "kamal", "docker compose")
@@ -29,7 +29,13 @@ ROWS = [
     for title, table in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", PAGE, re.M)
     for cells in re.findall(r"^\| `(.+?)` \| (.+) \|$", table, re.M)
 ]
-COMMANDS = sorted({command for row in ROWS for command in re.findall(r"`(reconciler .+?)`", row.ours)})
+FROM_TABLES = {command for row in ROWS for command in re.findall(r"`(reconciler .+?)`", row.ours)}
+ON_PAGES = {
+    name: set(re.findall(r"(?:`|^)(reconciler [^`\n]+)", (DOCS / name).read_text(), re.M)) for name in COMING_FROM
+}
+COMMANDS = sorted(FROM_TABLES.union(*ON_PAGES.values()))
+SCREEN = 60
+"""Lines of a page about one tool, at most."""
 
 
 def test_every_tool_has_its_table() -> None:
@@ -49,3 +55,13 @@ def test_a_command_of_ours_exists_with_its_options(line: str) -> None:
     assert command is not None
     _, left, _ = command.make_parser(click.Context(command, info_name=name)).parse_args(list(words))
     assert left == [], "it has no place for these words"
+
+
+@pytest.mark.parametrize("name", sorted(COMING_FROM))
+def test_a_page_about_a_tool_has_its_concepts_what_is_missing_and_a_way(name: str) -> None:
+    text = (DOCS / name).read_text()
+    assert len(text.splitlines()) <= SCREEN
+    assert len(re.findall(r"^\| (?!---|In )", text, re.M)) >= 10
+    assert re.search(r"^Not here: .+", text, re.M)
+    assert re.search(r"^## Move (?:a|an|one) ", text, re.M)
+    assert len(ON_PAGES[name]) > 1

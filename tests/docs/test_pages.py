@@ -12,7 +12,7 @@ import pytest
 
 from docs.generate import schema_files, schemas
 from docs.generate.log_lines import LINES
-from docs.generate.pages import BY_HAND, DOCS, MAKERS, NOTE
+from docs.generate.pages import BY_HAND, COMING_FROM, DOCS, MAKERS, NOTE, TUTORIALS
 from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
@@ -39,6 +39,9 @@ def test_a_schema_file_that_follows_from_others_does(name: str) -> None:
 
 def test_no_page_is_left_over() -> None:
     assert {path.name for path in DOCS.glob("*.md")} == MAKERS.keys() | BY_HAND
+    folders = (DOCS / "coming-from", DOCS / "tutorials")
+    further = {path.relative_to(DOCS).as_posix() for folder in folders for path in folder.iterdir()}
+    assert further == COMING_FROM | TUTORIALS
 
 
 def test_every_rule_has_what_why_and_a_citation() -> None:

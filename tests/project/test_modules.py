@@ -28,7 +28,6 @@ EXCEPTIONS = {
     "reconciler/decode/worker.py": "a program of its own, which has to replace classes before it imports the rest",
     "reconciler/engines/host/decisions/rollout.py": "one pure decision a module, tested by itself",
     "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",
-    "reconciler/engines/host/reading/trial.py": "for `make run` alone; an idle API has imported its importer",
     "reconciler/engines/host/runtimes/process/launcher.py": "a program of its own, run by its path",
     "reconciler/engines/kubernetes/reading/final_snapshots.py": "an idle API has imported its importer",
     "reconciler/engines/kubernetes/reading/replicas.py": "an idle API has imported its importer",

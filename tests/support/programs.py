@@ -28,6 +28,13 @@ def only_root(reason: str) -> pytest.MarkDecorator:
     return skip_unless(os.geteuid() == 0, reason)
 
 
+def open_way(path: Path) -> None:
+    """Let other users pass through ``path`` and the directories above it that are ours, as replicas have to."""
+    for folder in (path, *path.parents):
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o111)
+
+
 def path_without(program: str, folder: Path) -> str:
     """A PATH that has all programs of this host but one, as links in ``folder``."""
     folder.mkdir(exist_ok=True)

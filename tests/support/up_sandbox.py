@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.programs import path_without
+from tests.support.programs import open_way, path_without
 
 
 class UpSandbox(NamedTuple):
@@ -57,9 +57,7 @@ def open_sandbox(tmp_path: Path, state_name: str = "state", path: str = "") -> I
     """An empty directory; what runs for it ends with the block. ``path`` is that of programs, "": without Podman."""
     folder, state = tmp_path / "project", tmp_path / state_name
     folder.mkdir()
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_uid == os.geteuid():
-            above.chmod(above.stat().st_mode | 0o111)  # replicas of the default user come through
+    open_way(tmp_path)
     sandbox = UpSandbox(folder, state, path or path_without("podman", tmp_path / "bin"))
     yield sandbox
     sandbox.run("down", "--volumes")

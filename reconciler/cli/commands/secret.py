@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,7 +65,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
             continue
         replace_file(path, raw, sealed)
         click.echo(f"{path}: encrypted for {', '.join(creation.recipients)}")
-    if in_place:
+    if in_place and any(_is_tracked(path) for path in files):
         click.echo("what is in Git already stays readable in its history: give these secrets new values", err=True)
 
 
@@ -146,6 +147,20 @@ def rotate(
     for path, raw, sealed in done:
         replace_file(path, raw, sealed)
         click.echo(f"{path}: encrypted with a new key")
+
+
+def _is_tracked(path: Path) -> bool:
+    """Whether the repository around ``path`` has the file: a commit may have it, too."""
+    import pygit2
+
+    directory = pygit2.discover_repository(str(path.parent.resolve()))
+    if directory is None:
+        return False
+    repository = pygit2.Repository(directory)
+    if repository.is_bare:
+        return False
+    relative = os.path.relpath(path.resolve(), Path(repository.workdir).resolve())
+    return relative in repository.index
 
 
 def _encrypt_file(path: Path, raw: bytes, creation: Creation) -> bytes:

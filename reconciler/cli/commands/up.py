@@ -15,11 +15,12 @@ from reconciler.errors import RefusedError, UsageError
 
 
 class StartOptions(NamedTuple):
-    """How the daemon is started: apart from this terminal or not, its longest wait in seconds, the org of manifests."""
+    """How the daemon is started: apart from this terminal or not, its longest wait in seconds, and more settings."""
 
     detach: bool
     timeout: float
     org: str
+    more: tuple[str, ...]
 
 
 @click.command(epilog="Example: reconciler up . --detach")
@@ -35,6 +36,7 @@ class StartOptions(NamedTuple):
     help="How long --detach waits; default 2m.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask: make a repository where there is none.")
+@click.option("--set", "more", metavar="FIELD=VALUE", multiple=True, help="Add a setting; repeatable.")
 @org_option
 def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options: Any) -> int:
     """Run what the newest commit of DIR or URL says on this machine; needs no settings and no root.
@@ -50,7 +52,7 @@ def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options:
     if named:
         return _run_converted(named, start)
     followed = _choose_source(source or ".", yes=yes)
-    file = write_settings(followed, list_locations(followed), start.org or DEFAULT_ORG)
+    file = write_settings(followed, list_locations(followed), start.org or DEFAULT_ORG, start.more)
     return _start_daemon(followed, file, start)
 
 
@@ -70,7 +72,7 @@ def _run_converted(files: list[str], options: StartOptions) -> int:
     followed, commit = follow_converted(files)
     what = f"commit {commit[:12]}" if commit else "nothing differs from the last conversion"
     click.echo(f"Converted into {followed.url}: {what}")
-    file = write_settings(followed, [DEFAULT_LOCATION], options.org or DEFAULT_ORG)
+    file = write_settings(followed, [DEFAULT_LOCATION], options.org or DEFAULT_ORG, options.more)
     settings = load_settings_as_owner(file)
     if is_running(settings):
         return apply_again(settings, file, options.timeout)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 _POLL_SECONDS = 0.1
+_ADDRESS_PATIENCE = 10.0
+"""Seconds for the proxy to serve what is ready; after that, it is shown without an address."""
 _LOG_FILE = "log"
 """In the state directory: what a detached daemon prints."""
 _START_FILE = "starting"
@@ -85,12 +87,15 @@ def run_detached(followed: Followed, file: Path, timeout: float) -> int:
 
 def show_status(settings: Settings, file: Path, deadline: float) -> int:
     """Wait until nothing is in progress, show the status and the addresses that answer; returns the exit code."""
-    from reconciler.cli.foreground import read_addresses
+    from reconciler.cli.foreground import list_trials, read_addresses
     from reconciler.cli.overview_commands import Display, show_overview
     from reconciler.overviews.table import STATUS
 
     patience = max(0.0, deadline - time.monotonic())
     code = show_overview(STATUS, file, {"target": ""}, Display(wait=True, timeout=patience))
+    deadline = min(deadline, time.monotonic() + _ADDRESS_PATIENCE)
+    while not all(reader.is_serving() for reader in list_trials(settings)) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
     for name, address in sorted(read_addresses(settings).items()):
         click.echo(f"  {name}: {address}")
     return code

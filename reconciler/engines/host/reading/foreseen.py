@@ -28,11 +28,18 @@ def foresee_limitations(settings: Settings, records: Records, steps: Iterable[St
         for name, location_settings in bound.items()
         if location_settings.engine == ENGINE
     }
+    closed = {
+        name: [f"{problem.message}; {problem.advice}." for problem in runtime.list_obstacles(settings)]
+        for name, runtime in hosted.items()
+    }
     limitations = sorted(
         (message, step.location, step.key)
         for step in steps
         if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
-        for message in _new_sentences(records, step, hosted[step.location])
+        for message in (
+            *_new_sentences(records, step, hosted[step.location]),
+            *(closed[step.location] if read_specification(step.body).security_options.run_as_user is None else ()),
+        )
     )
     return [
         ForeseenLimitation(message, location, tuple(key for _, _, key in members))

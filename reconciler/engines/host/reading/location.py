@@ -128,6 +128,12 @@ class HostReader:
 
         return find_addresses(self._root)
 
+    def is_serving(self) -> bool:
+        """Whether the data plane serves what is ready."""
+        from reconciler.engines.host.reading.trial import is_serving
+
+        return is_serving(self._root, self._settings.locations[self.location].ingress)
+
     async def end(self) -> None:
         """Stop the proxy and all replicas."""
         from reconciler.engines.host.reading.trial import end_location

@@ -22,6 +22,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.reasons import Reason
 from reconciler.settings import Settings
+from reconciler.settings.types import IngressSettings
 
 
 def find_addresses(root: Path) -> dict[str, str]:
@@ -29,16 +30,38 @@ def find_addresses(root: Path) -> dict[str, str]:
 
     HAProxy may serve it later than the first replica is ready.
     """
-    addresses, served = {}, listening_ports()
-    for file in list_paths(root, "endpoints/*/*.json"):
-        name = f"{file.parent.name}/{file.stem}"
-        with suppress(FileNotFoundError, KeyError):
-            replicas = len(json.loads(file.read_bytes())["replicas"])
-            port = json.loads((root / "dataplane" / "ports.json").read_bytes())[name]
-            if replicas and port in served:
-                count = "1 replica" if replicas == 1 else f"{replicas} replicas"
-                addresses[name] = f"http://127.0.0.1:{port} ({count})"
+    addresses, served, ports = {}, listening_ports(), _read_ports(root)
+    for name, replicas in _count_ready(root).items():
+        if ports.get(name) in served:
+            count = "1 replica" if replicas == 1 else f"{replicas} replicas"
+            addresses[name] = f"http://127.0.0.1:{ports[name]} ({count})"
     return addresses
+
+
+def is_serving(root: Path, ingress: IngressSettings | None) -> bool:
+    """Whether each workload with ready replicas has its address, and the ``ingress`` its port, if there are any."""
+    ready, served, ports = _count_ready(root), listening_ports(), _read_ports(root)
+    return all(ports.get(name) in served for name in ready) and (
+        ingress is None or not ready or ingress.http_port in served
+    )
+
+
+def _count_ready(root: Path) -> dict[str, int]:
+    """The number of ready replicas of each workload that has some, by ``GVC/WORKLOAD``."""
+    counts = {}
+    for file in list_paths(root, "endpoints/*/*.json"):
+        with suppress(FileNotFoundError, KeyError):
+            if replicas := len(json.loads(file.read_bytes())["replicas"]):
+                counts[f"{file.parent.name}/{file.stem}"] = replicas
+    return counts
+
+
+def _read_ports(root: Path) -> dict[str, int]:
+    """The port of each workload, by ``GVC/WORKLOAD``; empty before the first one."""
+    with suppress(FileNotFoundError):
+        ports: dict[str, int] = json.loads((root / "dataplane" / "ports.json").read_bytes())
+        return ports
+    return {}
 
 
 async def end_location(settings: Settings, location: str) -> None:

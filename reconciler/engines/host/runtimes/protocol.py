@@ -289,6 +289,9 @@ class RuntimePlugin(Protocol):
     def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """A sentence for each part of ``spec`` that no host enforces: for plans, which know no host."""
 
+    def list_obstacles(self, settings: Settings) -> Iterator[HostProblem]:
+        """What keeps every container from starting on this host, as it is now: for plans, too."""
+
     def is_available(self, settings: Settings) -> bool:
         """Whether containers can run on this host now; decides the runtime of a location with ``auto``."""
 

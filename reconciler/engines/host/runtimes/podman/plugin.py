@@ -58,6 +58,10 @@ class PodmanPlugin:
 
         return list_limitations(spec, None)
 
+    def list_obstacles(self, settings: Settings) -> Iterator[HostProblem]:  # noqa: ARG002
+        """None: containers see their files by mounts."""
+        return iter(())
+
     def is_available(self, settings: Settings) -> bool:
         """Whether Podman answers at its socket, or the daemon can start its service."""
         return _can_ping_service(socket_path(settings)) or (settings.podman.socket is None and _can_start_service())

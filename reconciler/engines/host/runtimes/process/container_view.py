@@ -138,6 +138,16 @@ def allow_traversal_of(*folders: Path) -> None:
                 folder.chmod(stat.S_IMODE(stat_result.st_mode) | stat.S_IXOTH)
 
 
+def find_closed_directory(state: Path, user: int | None) -> Path | None:
+    """The first directory above ``state`` that a container with ``user`` may not pass; None where it passes all.
+
+    The state directory itself, and what is in it, is opened for it when a container starts.
+    """
+    program = get_program_identity(user, 0)
+    folders = [folder for folder in reversed(state.absolute().parents) if folder.exists()]
+    return next((folder for folder in folders if user and not program.may(folder, os.X_OK)), None)
+
+
 def describe_unreachable_path(path: Path, owner: Owner) -> Iterator[str]:
     """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
     if not owner.other or owner.uid == 0:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.process.adoption import is_start_alive
 from reconciler.engines.host.runtimes.process.cgroup_tree import find_cgroup_tree, name_for
+from reconciler.engines.host.runtimes.process.container_view import find_closed_directory, resolve_user
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.limitations import HostRights, list_limitations
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import measure_usage
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.settings import Settings
 
@@ -38,6 +41,15 @@ class ProcessPlugin:
     def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """What containers as processes lack even with a daemon that has all rights."""
         return list_limitations(spec, ABLE)
+
+    def list_obstacles(self, settings: Settings) -> Iterator[HostProblem]:
+        """A directory that the user of containers whose manifest names none cannot pass, on the way to their files."""
+        name = settings.host.default_user
+        with suppress(EngineError):
+            if (closed := find_closed_directory(settings.state, resolve_user(None, name))) is not None:
+                message = f"{closed} lets only its owner pass, and workloads run as {name}: nothing starts below it"
+                advice = "set `state` to a directory such as /var/lib/reconciler, or `host: {defaultUser: root}`"
+                yield HostProblem(message, advice, fatal=True)
 
     def is_available(self, settings: Settings) -> bool:  # noqa: ARG002
         """Processes can run on any host."""
@@ -80,6 +92,7 @@ class ProcessPlugin:
             yield HostProblem(message, "mount -t proc proc /proc", fatal=True)
         if not own_user:
             return
+        yield from self.list_obstacles(settings)
         tree = find_cgroup_tree(name_for(settings.state / "doctor"), cgroups.list_mounts())
         if tree is None:
             message = "cannot create control groups: limits of CPU and memory have no effect"
