@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +22,7 @@ from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import TreeChanges, blob_to_read, classify_differences
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
-from reconciler.source.libgit import PackDirectory, lookup_name, open_git
+from reconciler.source.libgit import PackDirectory, describe_clone, lookup_name, open_git
 from reconciler.source.tree_diff import TreeEntry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
@@ -46,6 +47,8 @@ class Repository:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
             raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+        except SourceError as fault:
+            raise SourceError(f"source {settings.name}: {fault}") from None
         self._odb = self._git.odb
         self._packs = PackDirectory(self.commondir)
         self._path = path
@@ -208,10 +211,18 @@ class Repository:
             return question()
         except _GIT_FAULTS as fault:
             self._still_there()
+            advice = self._describe_clone() or "; run git fsck there"
             raise SourceError(
-                f"source {self.settings.name}: an object is missing or damaged in {self._path}: {fault}; "
-                "run git fsck there"
+                f"source {self.settings.name}: an object is missing or damaged in {self._path}: {fault}{advice}"
             ) from None
+
+    def _describe_clone(self) -> str:
+        """What the clone leaves out, or the one whose objects it borrows: see ``describe_clone``."""
+        borrowed = self.commondir / "objects" / "info" / "alternates"
+        clones = [self.commondir]
+        with suppress(OSError):
+            clones += [Path(line).parent for line in borrowed.read_text().splitlines() if line]
+        return next(filter(None, map(describe_clone, clones)), "")
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
@@ -237,7 +248,7 @@ class Repository:
     def _missing(self, name: str) -> str:
         kind, _, short = name.removeprefix("refs/").partition("/")
         if not name.startswith("refs/"):
-            return f"revision {name!r} is not in the repository"
+            return f"revision {name!r} is not in the repository{self._describe_clone()}"
         refs = self._ask(lambda: list(self._git.references))  # the repository may disappear at this moment
         names = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
