@@ -147,10 +147,16 @@ def _catalog() -> Json:
         "fileMatch": ["reconciler.yaml", "**/etc/reconciler/*.yaml"],
         "url": "settings.json",
     }
+    repository = {
+        "name": "Reconciler repository",
+        "description": _written("repository")["description"],
+        "fileMatch": [".reconciler.yaml"],
+        "url": "repository.json",
+    }
     return {
         "$schema": "https://json.schemastore.org/schema-catalog.json",
         "version": 1,
-        "schemas": [manifests, *map(_entry, KIND_NAMES), settings],
+        "schemas": [manifests, *map(_entry, KIND_NAMES), settings, repository],
     }
 
 

@@ -21,7 +21,7 @@ from reconciler.printable import replace_unsafe
 from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import TreeChanges, blob_to_read, classify_differences
 from reconciler.source.expression import Expression, parse_expression
-from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
+from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, REPOSITORY_FILE, TOO_LARGE, FileFilter
 from reconciler.source.libgit import PackDirectory, describe_clone, lookup_name, open_git
 from reconciler.source.tree_diff import TreeEntry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
@@ -170,7 +170,8 @@ class Repository:
             tuple(self.settings.exclude),
             SUFFIXES,
         )
-        return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
+        files = [self.find_root_file(tree, name) for name in (IGNORE_FILE, REPOSITORY_FILE)]
+        return hashlib.sha256(msgspec.json.encode((*chosen, *files))).hexdigest()
 
     def folder(self, tree: str, path: str) -> dict[bytes, TreeEntry]:
         """The entries of the folder ``path`` ("": the top) below ``tree``, by name; none if it is not there.
@@ -290,14 +291,14 @@ class Repository:
             tree = entry.id
         return tree
 
-    def _ignore_blob(self, tree: str) -> str:
+    def find_root_file(self, tree: str, name: str) -> str:
+        """The blob of the file ``name`` at the top of ``tree``, "" for none. Raises SourceError for a link."""
         content = self._trees.content(_decode_tree_id(tree))
-        name = IGNORE_FILE.encode()
-        entry = parse_tree(content).get(name) if name in content else None
+        entry = parse_tree(content).get(name.encode()) if name.encode() in content else None
         if entry is None:
             return ""
         if entry.symlink or entry.submodule:
-            raise SourceError(f"source {self.settings.name}: {IGNORE_FILE} must be a file of its own, not a link")
+            raise SourceError(f"source {self.settings.name}: {name} must be a file of its own, not a link")
         return entry.id.hex()
 
     def _ignore_file(self, blob: str) -> bytes:
@@ -306,7 +307,7 @@ class Repository:
         return self.read(blob)
 
     def _selection(self, tree: str) -> FileFilter:
-        blob = self._ignore_blob(tree)
+        blob = self.find_root_file(tree, IGNORE_FILE)
         if blob not in self._selections:
             ignored = self._ignore_file(blob) if blob else b""
             self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}

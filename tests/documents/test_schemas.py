@@ -225,7 +225,7 @@ def test_the_catalogue_maps_every_kind_and_the_settings() -> None:
     catalogue = json.loads(schema_path("catalog").read_bytes())
     assert catalogue["$schema"] == "https://json.schemastore.org/schema-catalog.json"
     listed = {entry["url"].removesuffix(".json"): entry for entry in catalogue["schemas"]}
-    assert set(listed) == {*KIND_NAMES, "manifest", "settings"}
+    assert set(listed) == {*KIND_NAMES, "manifest", "settings", "repository"}
     for name, entry in listed.items():
         assert set(entry) == {"name", "description", "fileMatch", "url"}
         assert entry["description"] == json.loads(schema_path(name).read_bytes())["description"]

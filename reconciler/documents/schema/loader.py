@@ -14,8 +14,8 @@ from reconciler.model.kinds.table import TABLE
 KIND_NAMES = tuple(str(kind) for kind in TABLE)
 """The schemas of kinds, named after their kind."""
 
-SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
-"""All schemas: one per kind, the settings, and the two types of status files."""
+SCHEMA_NAMES = (*KIND_NAMES, "settings", "repository", "status", "run-status")
+"""All schemas: one per kind, the settings, those in a repository, and the two types of status files."""
 
 _LOCAL = "#/$defs/"
 """Each schema has all parts to which it refers."""
