@@ -53,7 +53,7 @@ def _check_state_directory(state: Path, who: UserIdentity) -> Check:
         mode = stat.S_IMODE(stat_result.st_mode)
         owner = records.stat().st_uid if records.exists() else stat_result.st_uid
     except FileNotFoundError:
-        return make_warning(about, f"{state} does not exist", "start the daemon; it creates the directory")
+        return make_ok_check(about, f"{state} does not exist yet; the daemon creates it")
     except OSError as error:
         return make_problem(about, f"{state}: {error.strerror}", "run this as the daemon's user or as root")
     if not who.may(state, WRITE | ENTER):

@@ -26,7 +26,8 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def command(settings_file: Path, output: Output) -> int:
     """Check settings, rights, keys, sources, clock, disks, records, audit logs and the daemon, and suggest what to do.
 
-    Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
+    Of this host, what the manifests need is checked. Changes nothing. Exits with 1 if there is a problem, but not for
+    warnings. Run it as root or as the daemon's user.
     """
     from reconciler.checks import CheckVerdict
 
@@ -72,7 +73,7 @@ def _run_checks(settings_file: Path) -> Iterator[Check]:
     yield from check_rights(settings, settings_file, who)
     yield from check_open_files(settings.state)
     yield from check_host(settings)
-    yield from check_engines(settings, who, daemon.pid if daemon else None)
+    yield from check_engines(settings, who, daemon.pid if daemon else None, clock)
     yield from check_volumes(settings, who)
     yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)
