@@ -496,6 +496,9 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
         assert "wr0ng" not in output
     configure(sandbox, **remote)
     assert "check the network" in reported(sandbox, "source main", "problem", **trusts)
+    assert sandbox.run("apply", **trusts).code == 1
+    checks = [each for each in examined(sandbox, **trusts) if each["about"] == "source main"]
+    assert sum("unable to access" in each["message"] for each in checks) == 1, "the records say it again"
 
 
 def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(sandbox: CommandSandbox) -> None:

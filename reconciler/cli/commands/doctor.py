@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ def command(settings_file: Path, output: Output) -> int:
 
     checks = []
     on = is_colour_terminal(sys.stdout)
-    for check in _run_checks(settings_file):
+    for check in _without_repeats(_run_checks(settings_file)):
         checks.append(check)
         if output.is_text:
             click.echo(_check_line(check, on))
@@ -44,6 +44,20 @@ def command(settings_file: Path, output: Output) -> int:
     else:
         click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in CheckVerdict))
     return int(counts[CheckVerdict.PROBLEM] > 0)
+
+
+def _without_repeats(checks: Iterable[Check]) -> Iterator[Check]:
+    """``checks`` without those that only repeat what one before said of the same subject, as the records do."""
+    from reconciler.checks import CheckVerdict
+
+    problems: dict[str, list[str]] = {}
+    for check in checks:
+        seen = problems.setdefault(check.about, [])
+        if check.verdict is not CheckVerdict.OK and any(text in check.message for text in seen):
+            continue
+        if check.verdict is CheckVerdict.PROBLEM:
+            seen.append(check.message)
+        yield check
 
 
 def _run_checks(settings_file: Path) -> Iterator[Check]:
