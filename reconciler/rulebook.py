@@ -14,7 +14,7 @@ from reconciler.model import rule
 from reconciler.model.rule import Rule
 from reconciler.planning import steps
 from reconciler.sops.rules import RULES as SECRET_RULES
-from reconciler.source import changes
+from reconciler.source import changes, repository_settings
 
 
 @cache
@@ -29,7 +29,7 @@ def load_sections() -> dict[str, tuple[Rule, ...]]:
     written: dict[str, tuple[Rule, ...]] = {
         "Files in the repository": changes.RULES,
         "Reading YAML": reading.RULES,
-        Section.MANIFESTS: (*decoder.RULES, *assembly.RULES),
+        Section.MANIFESTS: (*decoder.RULES, *assembly.RULES, *repository_settings.RULES),
         "Fields": validator.RULES,
         Section.CONTAINERS: (),
         Section.WORKLOADS: (),

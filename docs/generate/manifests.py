@@ -47,6 +47,25 @@ end in `.yaml` or `.yml` are read, and those in [JSON](#json), except in directo
 listed in `.reconcilerignore`, which has the syntax of a `.gitignore`. A symbolic link or a submodule instead of a
 manifest is refused, and so is a path that is not printable UTF-8.
 
+## Settings in the repository
+
+A file `.reconciler.yaml` at the root of the manifests (of the source's path) says what the repository is for:
+
+```
+org: acme
+gvc: shop                         # of workloads, identities and volume sets that name none
+external: ["//agent/office"]      # exists, and is not declared here
+```
+
+So `validate`, `diff`, `up` and the check before a commit need no settings and no options. Options and the settings of
+the operator count before it: their `org`, and the `gvc` of the source. A [notice](rules.md#repository-setting-unused)
+says what does not count. `plan --dir` and the daemon read it too, and a change of it reads all manifests again.
+
+It is input like a manifest, and gives no access to anything. A link in `external` counts for the links of this
+repository, while no source declares its target; it lets nothing be removed that others need. Only links to resources of
+the org are allowed; other orgs are for `external` in the settings. Every fault of the file is a finding with its line,
+and refuses the revision. Its [schema](schemas.md) is `repository.json`.
+
 ## YAML
 
 The reader is strict, so that a manifest means the same to every tool. It refuses plain values that YAML 1.1 and 1.2
@@ -101,7 +120,8 @@ error.
 
 Links name other resources. `//secret/db` is a resource of the org, `//identity/api` one of the same GVC,
 `//gvc/ops/workload/report` one of another GVC, and `/org/acme/secret/db` the long form of the first. The target of a
-link must be in Git, recorded, or listed under `external` in the settings.
+link must be in Git, recorded, or listed under `external` in the settings or in
+[`.reconciler.yaml`](#settings-in-the-repository).
 
 ## Order
 

@@ -47,8 +47,8 @@ and mark mistakes if a document names its schema in a comment:
 
 `manifest.json` applies the schema of its `kind` to each document. A file with several documents needs the line in each.
 `reconciler init` puts the schemas into `.schemas/`, a directory that is not read for manifests, and the line into its
-manifests. For your own repository, copy the whole directory `schemas/`, since the files refer to each other; or map it
-in your editor's settings:
+manifests. For your own repository, copy `manifest.json` there: no schema needs another file. Or map it in your editor's
+settings:
 
     {"yaml.schemas": {".schemas/manifest.json": ["**/*.yaml", "**/*.yml"]}}
 
@@ -59,6 +59,15 @@ A manifest in JSON names no schema, so map it by its name:
 `catalog.json` has the form of the JSON Schema Store's catalogue. It maps files by name, such as
 `orders.volumeset.yaml`, to the schema of their kind.
 
+## In other tools
+
+Each file is complete, and its `$id` is a name (`urn:reconciler:schema:workload`) that nothing is downloaded from:
+
+    check-jsonschema --schemafile schemas/manifest.json manifests/shop/*.yaml
+    ajv validate --spec=draft2020 --strict=false -s schemas/workload.json -d manifests/shop/web.yaml
+
+Such a check sees one document alone; `reconciler validate` also sees links, duplicates, GVCs and rules.
+
 """
 
 
@@ -67,7 +76,7 @@ def page() -> str:
     files = [(f"`{name}.json`", load_schema(name)["description"]) for name in SCHEMA_NAMES]
     files += [
         ("`manifest.json`", "A manifest of any kind, checked with the schema of its kind."),
-        ("`common.json`", "Parts that several schemas refer to."),
+        ("`common.json`", "Parts that several schemas share; each has copies of those that it refers to."),
         ("`catalog.json`", "The schema of each file, for editors."),
     ]
     text = HEAD + "## Files\n\n" + table(("File", "Content"), files)

@@ -120,14 +120,16 @@ def find_settings_of(directory: Path) -> Path | None:
 def follow_directory(directory: Path) -> Followed:
     """What to follow for ``directory``: the branch that is checked out in its repository.
 
-    Raises RefusedError where there is no repository, or no commit.
+    Raises RefusedError where there is no repository, or no commit, and SourceError for one that cannot be read.
     """
     import pygit2
+
+    from reconciler.source.libgit import open_git
 
     git_directory = pygit2.discover_repository(str(directory))
     if git_directory is None:
         raise RefusedError(f"{directory} is in no Git repository")
-    repository = pygit2.Repository(git_directory)
+    repository = open_git(Path(git_directory))
     if repository.head_is_unborn:
         raise RefusedError(f"{directory} has no commit yet: git add --all && git commit")
     root = Path(repository.workdir or repository.path)

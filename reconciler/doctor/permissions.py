@@ -53,7 +53,7 @@ def _check_state_directory(state: Path, who: UserIdentity) -> Check:
         mode = stat.S_IMODE(stat_result.st_mode)
         owner = records.stat().st_uid if records.exists() else stat_result.st_uid
     except FileNotFoundError:
-        return make_warning(about, f"{state} does not exist", "start the daemon; it creates the directory")
+        return make_ok_check(about, f"{state} does not exist yet; the daemon creates it")
     except OSError as error:
         return make_problem(about, f"{state}: {error.strerror}", "run this as the daemon's user or as root")
     if not who.may(state, WRITE | ENTER):
@@ -98,8 +98,9 @@ def _check_credentials(source: SourceSettings, who: UserIdentity) -> Iterator[Ch
         yield _check_secret_file(credentials.token_file, about, who)
     if credentials.key_file is not None:
         yield _check_secret_file(credentials.key_file, about, who, ssh=True)
-    if credentials.known_hosts is not None:
-        yield _check_protected_file(credentials.known_hosts, about, who)
+    for path in (credentials.known_hosts, credentials.ca_file):
+        if path is not None:
+            yield _check_protected_file(path, about, who)
     if credentials.token_file is not None and credentials.allow_insecure and source.url.startswith("http://"):
         yield make_warning(about, "its token crosses the network as plain text", "use https://")
 

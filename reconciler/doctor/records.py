@@ -81,7 +81,9 @@ def _is_path_missing(path: Path) -> bool:
 
 def _check_daemon(holder: str, progress: str) -> Check:
     if not holder:
-        return make_warning("daemon", f"no daemon runs; {progress}", "start it: systemctl start reconciler")
+        return make_warning(
+            "daemon", f"no daemon runs; {progress}", "start it: systemctl start reconciler, or reconciler run"
+        )
     return make_ok_check("daemon", f"{holder}; {progress}")
 
 

@@ -29,8 +29,10 @@ _DESTINATION = re.compile(r"deploy\.([-\w]{1,60})\.ya?ml")
 _CI_FOLDERS = frozenset({".github", ".gitea", ".forgejo", ".circleci", ".woodpecker", ".buildkite"})
 _OURS = frozenset({*KINDS, "list", "queryresult"})
 """Kinds of manifests, and of the lists of them that the platform exports."""
+_VALUES = "values.yaml"
 _STDIN = "stdin"
 """The path of standard input among the files of a command."""
+_LFS = b"version https://git-lfs.github.com/spec/"
 _MOST_BYTES = 1 << 20
 """The largest file that is read for its keys where they are not at the beginning of lines."""
 
@@ -60,6 +62,7 @@ class Form(StrEnum):
     SERVERLESS = "a serverless.yml"
     SKAFFOLD = "a skaffold.yaml"
     SETTINGS = "settings of the reconciler"
+    LFS = "a pointer of Git LFS"
     UNKNOWN = ""
 
 
@@ -87,9 +90,13 @@ _TAKEN: dict[Form, str] = {
     Form.RENDER: _PROCESSES,
     Form.SERVERLESS: _PROCESSES,
     Form.SKAFFOLD: "convert what it makes: skaffold render --filename {path} | {convert} -",
+    Form.LFS: "commit the file itself, whose content is not in Git: "
+    "git lfs untrack {path} && git add --renormalize {path}",
     Form.SETTINGS: "check them with: reconciler doctor --settings {path}",
 }
 """Form → which command takes the file, or that none does."""
+_IN_FOLDERS = frozenset({Form.CHART, Form.KUSTOMIZATION, Form.SKAFFOLD})
+"""Forms of which another tool makes what is converted, mostly from the folder around a file."""
 _BY_NAME = {
     ".drone.yml": Form.CI,
     ".env": Form.ENV,
@@ -128,7 +135,10 @@ _BY_SUFFIX = {
     ".tf.json": Form.TERRAFORM,
     ".tofu": Form.TERRAFORM,
 }
+_KUSTOMIZE = ("bases", "configMapGenerator", "namePrefix", "nameSuffix", "patches", "secretGenerator")
 _BY_KEYS = (
+    (frozenset({"apiVersion", "name", "version"}), Form.CHART),
+    *((frozenset({"resources", key}), Form.KUSTOMIZATION) for key in _KUSTOMIZE),
     (frozenset({"org", "sources"}), Form.SETTINGS),
     (frozenset({"on", "jobs"}), Form.CI),
     (frozenset({"service", "provider", "functions"}), Form.SERVERLESS),
@@ -148,6 +158,8 @@ class _Keys(NamedTuple):
 def form_of(path: str, raw: bytes) -> Form:
     """What the file at ``path`` is; no content makes it raise."""
     name = posixpath.basename(path)
+    if raw.startswith(_LFS):
+        return Form.LFS
     if is_unit(path):
         return Form.TIMER if path.endswith(".timer") else Form.QUADLET
     keys = _collect_keys(raw)
@@ -167,7 +179,7 @@ def form_of(path: str, raw: bytes) -> Form:
         return Form.COMPOSE
     if not _CI_FOLDERS.isdisjoint(path.split("/")[:-1]):
         return Form.CI
-    return Form.CHART if name == "values.yaml" else Form.UNKNOWN
+    return Form.CHART if name == _VALUES else Form.UNKNOWN
 
 
 def is_unit(path: str) -> bool:
@@ -234,6 +246,31 @@ def _describe_command(path: str, form: Form, program: str = "reconciler") -> str
 
 def _get_verb(form: Form) -> str:
     return "has" if form is Form.SETTINGS else "is"
+
+
+class ForeignWords(NamedTuple):
+    """What a finding says of a file among manifests that is none."""
+
+    message: str
+    suggestion: str
+
+
+def describe_form(form: Form, path: str = "") -> ForeignWords | None:
+    """What a finding says of a file of ``form``, whose ``path`` may not be known; None where it may be a manifest."""
+    if form in MANIFESTS:
+        return None
+    known = path or ("FOLDER/FILE" if form in _IN_FOLDERS else "FILE")
+    command = escape_text(_describe_command(known, form))
+    return ForeignWords(
+        f"this {_get_verb(form)} {form}, and no manifest", f"{command}, or list it in .reconcilerignore"
+    )
+
+
+def find_form_of_name(path: str) -> Form:
+    """What a file without a kind is by its name alone; UNKNOWN where that does not show it."""
+    name = posixpath.basename(path)
+    form = Form.CHART if name == _VALUES else _BY_NAME.get(name, Form.UNKNOWN)
+    return form if form in _IN_FOLDERS else Form.UNKNOWN
 
 
 class Recogniser(NamedTuple):

@@ -153,8 +153,13 @@ class SupportsTrial(EnginePlugin, Protocol):
 class SupportsDoctor(EnginePlugin, Protocol):
     """A plugin that checks, for `reconciler doctor`, what its engine needs."""
 
-    def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
-        """Check this host for the locations of the engine; ``pid`` is the daemon's, None if none runs."""
+    def check_host(
+        self, settings: Settings, who: UserIdentity, pid: int | None, steps: Sequence[Step] | None
+    ) -> Iterator[Check]:
+        """Check this host for the locations of the engine; ``pid`` is the daemon's, None if none runs.
+
+        ``steps`` would create all that the manifests have, None if they cannot be read: then all counts as needed.
+        """
 
     def check_certificates(
         self, settings: Settings, records: Records | None, reveal: SecretReader, clock: Clock

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.documents.limits import LIMITS, shown_size
+from reconciler.documents.recognition import describe_form, find_form_of_name
 from reconciler.documents.rules import RULES as READING
 from reconciler.iteration import first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
-from reconciler.manifests.decoder import NO_MANIFEST, Broken, Decoded
+from reconciler.manifests.decoder import FOREIGN_FILE, NO_MANIFEST, Broken, Decoded
 from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
 from reconciler.manifests.rules.text import quote_text
 from reconciler.manifests.shared import Shared
@@ -60,6 +61,8 @@ RULES = (
 )
 """Rules about the place of a manifest."""
 
+_SHAPELESS = frozenset({FOREIGN_FILE, "missing-field", "not-a-mapping", "template", "unknown-kind"})
+"""Faults of what is no manifest at all, if no other fault comes first."""
 _UNREADABLE = frozenset(rule.id for rule in READING)
 """Faults that may hide a whole document."""
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
@@ -78,6 +81,18 @@ def assemble_changes(
 def directory_of(path: str) -> str:
     """The directory of a path, "" for the root."""
     return path.rpartition("/")[0]
+
+
+def _list_findings(path: str, decoded: Decoded) -> list[Finding]:
+    """The findings of a file: one alone if its name says that it belongs to another tool."""
+    findings = [Finding.at(path, fault) for fault in decoded.faults]
+    first = min(findings, default=None)
+    if first is None or decoded.manifests or decoded.broken or first.rule not in _SHAPELESS:
+        return findings
+    words = describe_form(find_form_of_name(path), path)
+    if words is None:
+        return findings
+    return [msgspec.structs.replace(first, rule=FOREIGN_FILE, message=words.message, suggestion=words.suggestion)]
 
 
 class _Found(NamedTuple):
@@ -172,7 +187,7 @@ class _Assembly:
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the broken documents of one file; returns the names of the GVCs that they probably declare."""
-        self.change_set.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
+        self.change_set.findings.extend(_list_findings(change.path, decoded))
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))

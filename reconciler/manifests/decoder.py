@@ -10,6 +10,7 @@ from reconciler.documents.ignore_comments import IgnoreComments, UnusedComment
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.locator import Locator
 from reconciler.documents.reader import parse_documents
+from reconciler.documents.recognition import describe_form, form_of
 from reconciler.documents.schema.validator import get_checker
 from reconciler.documents.types import Document, Reading
 from reconciler.manifests.comment_check import check_comments
@@ -29,6 +30,9 @@ MOST_PARTIAL = 10
 """The maximum of documents in a file that are checked although some of their values are unreadable."""
 
 
+FOREIGN_FILE = "foreign-file"
+"""The rule of a file that is something else than manifests."""
+
 RULES = (
     error_rule(
         "too-many-faults",
@@ -42,6 +46,13 @@ RULES = (
         "A text or a list has no fields, so its kind is unknown. List files that are no manifests in "
         ".reconcilerignore.",
         "docs/platform/fields.md#manifests",
+    ),
+    error_rule(
+        FOREIGN_FILE,
+        "A file that is read for manifests has manifests, and is not one of another tool.",
+        "It would be refused field by field. `reconciler convert` makes manifests of some files; list those that stay "
+        "in .reconcilerignore.",
+        "docs/convert.md#converting-and-importing",
     ),
     error_rule(
         "unknown-kind",
@@ -189,8 +200,8 @@ def decode_many(files: Sequence[ManifestFile], dialect: ManifestContext) -> list
 def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) -> Decoded:
     manifests: list[Manifest] = []
     faults = list(reading.faults)
-    owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
+    owned: list[tuple[Document, str]] = []
     locator = Locator(raw, is_json=reading.is_json)
     opened = _decrypt_documents(raw, reading, dialect) if ENCRYPTED in raw else {}
     for document in reading.documents:
@@ -201,7 +212,7 @@ def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) ->
         elif one.intended_key or one.guessed_key:
             broken.append(_make_broken_document(one))
         faults.extend(one.faults)
-        owned.extend((document, name) for name in one.server_owned)
+        owned += ((document, name) for name in one.server_owned)
         if len(faults) > MOST_FAULTS:
             message = f"this file has more than {MOST_FAULTS} faults; the rest is not checked"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
@@ -211,13 +222,13 @@ def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) ->
         one = DocumentDecoder(locator, document, dialect)
         one.collect_partial()
         broken += [_make_broken_document(one)] if one.intended_key else []
-        faults.extend(one.faults)
+        faults += one.faults
     if reading.faults:
         keys = {f"{manifest.kind}/{manifest.name}" for manifest in manifests}
         keys |= {_without_gvc(entry.key) for entry in broken}
         broken.extend(_guess_broken_documents(raw, reading, dialect, keys))
-    if owned:
-        faults.append(_owned_notice(locator, owned))
+    faults = _name_foreign_file(raw, faults) if faults and not manifests else faults
+    faults += [_owned_notice(locator, owned)] if owned else []
     unused: tuple[UnusedComment, ...] = ()
     # JSON has no comments; what looks like one is a part of a text.
     if not reading.is_json and (ignored := IgnoreComments(raw)).found:
@@ -226,6 +237,15 @@ def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) ->
         faults = [_with_platform_scheme(fault, dialect.prefix) for fault in faults]
     faults.sort(key=lambda fault: (fault.line, fault.column))
     return Decoded(tuple(manifests), tuple(faults), len(reading.documents), tuple(broken), unused)
+
+
+def _name_foreign_file(raw: bytes, faults: list[Fault]) -> list[Fault]:
+    """One fault that names what the file is; ``faults`` if it may be meant as manifests."""
+    words = describe_form(form_of("", raw))
+    if words is None:
+        return faults
+    first = min(faults, key=lambda fault: (fault.line, fault.column))
+    return [Fault(FOREIGN_FILE, words.message, first.line, first.column, words.suggestion)]
 
 
 def _update_advice(faults: list[Fault], reading: Reading, locator: Locator) -> list[Fault]:

@@ -125,6 +125,16 @@ class RecordsIndex:
 
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (docs/platform/fields.md#what-a-link-may-lead-to)."""
+        # What is removed has no other place, and links of other sources keep it.
+        return (target in self.externals.claimed and target not in self.removed) or self._is_known(target)
+
+    def list_external(self) -> frozenset[str]:
+        """The keys, as text, of what exists elsewhere; of those that the repository lists, what nothing declares."""
+        claimed = self.externals.claimed
+        return self.externals.external | {key for key in claimed if not self._is_known(key)}
+
+    def _is_known(self, target: str) -> bool:
+        """Whether Git, the records or the settings have ``target``."""
         if any(
             target in targets
             for targets in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)

@@ -56,6 +56,12 @@ class DesiredStateView(msgspec.Struct, frozen=True):
     bodies: DecodedBodies
     positions: FilePositions
 
+    def with_claimed(self, keys: frozenset[str]) -> DesiredStateView:
+        """Return the view in which the repository itself lists ``keys`` as external."""
+        externals = msgspec.structs.replace(self.index.externals, claimed=keys)
+        index = RecordsIndex(self.index.source, self.index.records, externals, self.index.changes)
+        return DesiredStateView(index, DecodedBodies(index, self.bodies.decoder, self.bodies.cache), self.positions)
+
     def with_changes(self, changes: ChangeSet) -> DesiredStateView:
         """Return the view with ``changes`` instead of its own, over the current records."""
         index = RecordsIndex(self.index.source, self.index.records, self.index.externals, changes)

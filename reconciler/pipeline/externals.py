@@ -14,7 +14,8 @@ class ExternalResources(msgspec.Struct, frozen=True):
     """Resources without a manifest: locations that the settings bind, and links listed as external.
 
     ``prune_disabled``: nothing is pruned. ``settings_unknown``: there are no settings, so any location and any other
-    org's resource may exist. At ``process_locations``, containers are programs of the host, without images.
+    org's resource may exist. At ``process_locations``, containers are programs of the host, without images. ``claimed``
+    are those that the repository itself lists: they only satisfy its own links, while nothing declares their targets.
     """
 
     locations: frozenset[str] = frozenset()
@@ -22,6 +23,7 @@ class ExternalResources(msgspec.Struct, frozen=True):
     prune_disabled: bool = False
     settings_unknown: bool = False
     process_locations: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, settings: Settings, org: str = "") -> ExternalResources:

@@ -19,7 +19,9 @@ from reconciler.model.revision import FileChange, Revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.host_secrets import with_host_secret_files
 from reconciler.records.store import Records
+from reconciler.source.file_filter import REPOSITORY_FILE
 from reconciler.source.repository import Repository
+from reconciler.source.repository_settings import MOST_BYTES, ReadSettings, read_repository_settings
 from reconciler.tracing import record_span
 
 PARTIAL = "partial"
@@ -82,6 +84,7 @@ class Loader:
         self.source = view.index.source
         self.decoder = view.bodies.decoder
         self._options = options
+        self._gvc = repository.settings.gvc
         put = self.records.documents.put_many if options.keep_cache else lambda _: None
         self.cache = Cache(self.records.documents.get_many, put)
 
@@ -98,13 +101,18 @@ class Loader:
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
         changes: Sequence[FileChange] = comparison.changes
+        declared = self._read_settings(revision.tree)
         if whole:
             changes = self._against_index(changes)
         elif self._options.check_host:
             changes = with_host_secret_files(self.view, changes)
         # A plan without changes needs none of the modules that assemble and check, which take a tenth of its time.
         view, findings = self._assemble(changes) if changes else (self.view, [])
-        findings = sorted({*comparison.findings, *findings})
+        # As of every file, they are findings of a run that reads it; a change of this one reads all.
+        own = [
+            Finding.at(REPOSITORY_FILE, fault) for fault in declared.faults if whole or fault.severity is Severity.ERROR
+        ]
+        findings = sorted({*comparison.findings, *own, *findings})
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
         while self._options.skip_invalid and bad - skipped:
@@ -117,6 +125,14 @@ class Loader:
         selection = PARTIAL if skipped else selection
         return Loaded(LoadedRevision(revision, selection, view.index.changes, findings, frozenset(skipped)), view)
 
+    def _read_settings(self, tree: str) -> ReadSettings:
+        """What the repository says of its manifests, which then counts for this load. Raises SourceError."""
+        declared = read_tree_settings(self.repository, tree, self.decoder.dialect.org, self._gvc)
+        self._gvc = self._gvc or declared.settings.gvc
+        if declared.settings.external:
+            self.view = self.view.with_claimed(declared.settings.external)
+        return declared
+
     def _assemble(
         self, changes: Sequence[FileChange], *, partial: bool = False
     ) -> tuple[DesiredStateView, list[Finding]]:
@@ -127,7 +143,7 @@ class Loader:
         from reconciler.manifests.assembly import assemble_changes
         from reconciler.manifests.reference_check import check_references
 
-        delta = assemble_changes(self.source, changes, self._decode, self.records.desired, self.repository.settings.gvc)
+        delta = assemble_changes(self.source, changes, self._decode, self.records.desired, self._gvc)
         if partial:
             previous = {key: resource for key, resource in delta.previous.items() if key in delta.added}
             delta = msgspec.structs.replace(delta, previous=previous)
@@ -147,3 +163,13 @@ class Loader:
         indexed = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
         changes = [FileChange(file.path, indexed.pop(file.path, ""), file.after) for file in files]
         return sorted([*changes, *(FileChange(path, before, "") for path, before in indexed.items())])
+
+
+def read_tree_settings(repository: Repository, tree: str, org: str = "", gvc: str = "") -> ReadSettings:
+    """The settings that ``tree`` has itself, see ``read_repository_settings``. Raises SourceError."""
+    blob = repository.find_root_file(tree, REPOSITORY_FILE)
+    if not blob:
+        return ReadSettings()
+    # A file that is too large is refused, whatever is in it.
+    is_large = repository.size(blob) > MOST_BYTES
+    return read_repository_settings(b" " * (MOST_BYTES + 1) if is_large else repository.read(blob), org, gvc)

@@ -59,7 +59,7 @@ def planner_input(
         engines=engines_of(settings),
         inventory=index.records.applied.inventory(index.source),
         org=settings.org,
-        external=index.externals.external,
+        external=index.list_external(),
         policy=_build_prune_policy(settings),
         approved=index.records.approvals.valid(expiry.now),
         suspended=frozenset(_list_suspended_keys(index, keys)),

@@ -11,13 +11,15 @@ from reconciler.model.record import Health, Record
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
+from reconciler.pipeline.load import read_tree_settings
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.review.blame import add_blames
-from reconciler.review.work_tree import commit_work_tree, find_work_tree, read_from
+from reconciler.review.work_tree import BRANCH, commit_work_tree, find_work_tree, read_from
 from reconciler.settings import LocationSettings, Settings, SourceSettings
+from reconciler.source.expression import CHECKOUT
 from reconciler.source.url import wanted_ref
 
 
@@ -73,6 +75,18 @@ def plan_work_tree(
     with commit_work_tree(source, directory) as committed:
         review = plan_between(settings, committed, base.commit, "", blame)
     return msgspec.structs.replace(review, read=read_from(directory))
+
+
+def find_org(settings: Settings, source: SourceSettings, revision: str) -> str:
+    """The org that the repository of ``source`` names in ``revision``, or ("") in its work tree; "" if it names none.
+
+    Raises SourceError, and UsageError where there is no work tree.
+    """
+    if not revision:
+        with commit_work_tree(source, find_work_tree(source)) as committed:
+            return find_org(settings, committed, BRANCH)
+    repository = _make_pipeline(settings, source, Records.open(None)).source.repository
+    return read_tree_settings(repository, repository.resolve(revision, CHECKOUT).tree).settings.org
 
 
 def _make_pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:

@@ -29,8 +29,9 @@ from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
 from reconciler.source.changes import TreeChanges, classify_differences
-from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, FileFilter
+from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, REPOSITORY_FILE, FileFilter
 from reconciler.source.file_reader import Read
+from reconciler.source.repository_settings import ReadSettings, read_repository_settings
 from reconciler.source.tree_diff import Difference, TreeEntry
 
 WORKSPACE = "GITHUB_WORKSPACE"
@@ -87,13 +88,22 @@ def check_folder(
     """Check every manifest at ``path``, a directory or one file. Raises UsageError if there is nothing to read.
 
     They are checked alone first. If other manifests may resolve a finding, everything up to the directory of a source
-    (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
-    alone. ``gvc`` is that of manifests for which no directory has just one.
+    (``sources``), a ``.reconcilerignore``, a ``.reconciler.yaml`` or the root of the repository is read too; the
+    findings still cover ``path`` alone. ``gvc`` is that of manifests for which no directory has just one. The
+    ``.reconciler.yaml`` there counts where ``dialect`` and ``gvc`` leave something open.
     """
-    chosen, check = _select_files(path, sources), _Check(dialect, around, gvc)
+    if path.name == REPOSITORY_FILE:
+        return _check_settings_alone(path, _read_settings(path.absolute().parent, dialect, gvc))
+    chosen = _select_files(path, sources)
     top = _find_manifest_root(chosen.folder, sources)
+    declared = _read_settings(top, dialect, gvc)
+    known = dialect if dialect.org_known or not declared.settings.org else _with_org(dialect, declared.settings.org)
+    claims = msgspec.structs.replace(around, claimed=declared.settings.external)
+    check = _Check(known, claims, gvc or declared.settings.gvc)
     if top == chosen.folder.absolute() and path.is_dir():
-        return check.run(chosen.folder, chosen.names)[0]
+        found = check.run(chosen.folder, chosen.names)[0]
+        own = [Finding.at(REPOSITORY_FILE, fault) for fault in declared.faults]
+        return msgspec.structs.replace(found, findings=sorted([*own, *found.findings]))
     # The first finding of each file shows whether other manifests may resolve it.
     alone, _ = check.run(chosen.folder, chosen.names, most=1)
     if not any(map(_is_question, alone.findings)):
@@ -111,6 +121,26 @@ def check_folder(
     return msgspec.structs.replace(
         alone, findings=[finding for finding in findings if finding.path in shown], resources=resources
     )
+
+
+def _with_org(dialect: ManifestContext, org: str) -> ManifestContext:
+    return msgspec.structs.replace(dialect, org=org, org_known=True)
+
+
+def _read_settings(top: Path, dialect: ManifestContext, gvc: str) -> ReadSettings:
+    """What the file for that in ``top`` says, which counts where ``dialect`` and ``gvc`` leave something open."""
+    file = top / REPOSITORY_FILE
+    if not file.is_file():
+        return ReadSettings()
+    if file.is_symlink():
+        raise UsageError(f"{file} must be a file of its own, not a link")
+    raw = _read_named_file(top, REPOSITORY_FILE)
+    return read_repository_settings(raw, dialect.org if dialect.org_known else "", gvc)
+
+
+def _check_settings_alone(path: Path, declared: ReadSettings) -> FolderCheck:
+    findings = [Finding.at(path.name, fault) for fault in declared.faults]
+    return FolderCheck(findings, 1, 0, partial(_read_named_file, path.parent), _below_root(path.parent), path.parent)
 
 
 def _select_files(path: Path, sources: Sequence[Path]) -> _Chosen:
@@ -282,7 +312,7 @@ def _find_manifest_root(folder: Path, sources: Sequence[Path]) -> Path:
     paths = [source for source in sources if here.is_relative_to(source)]
     if paths:
         return max(paths, key=lambda root: len(root.parts))
-    marks = (".git", IGNORE_FILE)
+    marks = (".git", IGNORE_FILE, REPOSITORY_FILE)
     return next((path for path in (here, *here.parents) if any((path / mark).exists() for mark in marks)), here)
 
 

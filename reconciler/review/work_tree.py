@@ -17,7 +17,7 @@ from reconciler.documents.limits import read_within
 from reconciler.errors import UsageError
 from reconciler.review.folder import list_manifest_paths
 from reconciler.settings import SourceSettings
-from reconciler.source.file_filter import IGNORE_FILE
+from reconciler.source.file_filter import IGNORE_FILE, REPOSITORY_FILE
 from reconciler.source.file_reader import Read
 from reconciler.source.libgit import open_git
 
@@ -79,7 +79,8 @@ def _borrow_objects(scratch: Path, directory: Path) -> list[pygit2.Oid]:
 def _write_tree(repository: pygit2.Repository, directory: Path, below: str) -> pygit2.Oid:
     """The tree with the manifests in ``directory`` at the path ``below``. Raises UsageError."""
     index = pygit2.Index()
-    names = [*list_manifest_paths(directory), *([IGNORE_FILE] if (directory / IGNORE_FILE).is_file() else [])]
+    own = [name for name in (IGNORE_FILE, REPOSITORY_FILE) if (directory / name).is_file()]
+    names = [*list_manifest_paths(directory), *own]
     for name in names:
         path = directory / name
         try:

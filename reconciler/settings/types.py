@@ -18,6 +18,7 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
     token_file: Path | None = None
     key_file: Path | None = None
     known_hosts: Path | None = None
+    ca_file: Path | None = None
     allow_insecure: bool = False
 
 

@@ -12,6 +12,8 @@ from reconciler.errors import SourceError
 from reconciler.model.revision import SUFFIXES
 
 IGNORE_FILE = ".reconcilerignore"
+REPOSITORY_FILE = ".reconciler.yaml"
+"""What the repository says of its manifests, at their root."""
 MOST_IGNORE_BYTES = 64 * 1024
 MOST_PATTERNS = 256
 TOO_LARGE = (

@@ -9,6 +9,9 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
 
+from reconciler.errors import SourceError
+from reconciler.listing import list_paths
+
 CACHE_BYTES = 128 * 1024
 """Bytes of objects that libgit2 caches in this process: the trees of the last commits, which the next one reads again.
 It counts contents only, while small trees and commits take seven times as much. A daemon reads each commit once, so a
@@ -20,6 +23,14 @@ _WINDOW_BYTES = 1024 * 1024
 """Bytes of a pack that libgit2 maps at once: whole packs otherwise, so that a daemon would grow with its repository."""
 MAPPED_BYTES = 8 * _WINDOW_BYTES
 """Bytes of packs that libgit2 maps in this process. Reading 100,000 files with it takes as long as without."""
+
+
+_OTHER_HASH = "unknown object format"
+OTHER_HASH = (
+    "has objects that are named by SHA-256, and only repositories with SHA-1, Git's default, can be read: make one "
+    "with `git init --object-format=sha1`, and commit the manifests there"
+)
+"""What is said of such a repository, after its place."""
 
 
 def lookup_name(text: str) -> str:
@@ -34,7 +45,8 @@ def lookup_name(text: str) -> str:
 def open_git(path: Path) -> pygit2.Repository:
     """Open the repository at ``path`` itself, not one above it. Raises pygit2.GitError if there is none.
 
-    Nothing of a repository is ever run, so libgit2's check of its owner is off.
+    Nothing of a repository is ever run, so libgit2's check of its owner is off. Raises SourceError for a repository
+    whose objects are named by SHA-256, which libgit2 cannot read.
     """
     pygit2.option(Option.SET_OWNER_VALIDATION, 0)
     # Objects that our trees or commits refer to were just written, so they need no lookup.
@@ -45,7 +57,27 @@ def open_git(path: Path) -> pygit2.Repository:
     pygit2.option(Option.SET_MWINDOW_MAPPED_LIMIT, MAPPED_BYTES)
     for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
         pygit2.settings.search_path[level] = ""
-    return pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)
+    try:
+        return pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)
+    except pygit2.GitError as fault:
+        if _OTHER_HASH in str(fault):
+            raise SourceError(f"{path} {OTHER_HASH}") from None
+        raise
+
+
+def describe_clone(gitdir: Path) -> str:
+    """What a clone leaves out and how to get it, after a comma; "" for a whole one.
+
+    ``gitdir`` has the objects. A partial clone lacks objects, a shallow one the commits before its first.
+    """
+    if next(list_paths(gitdir / "objects" / "pack", "*.promisor"), None) is not None:
+        return (
+            ", which is a partial clone: fetch what it lacks there, by `git config --unset "
+            "remote.origin.partialclonefilter; git fetch --refetch`, or clone it without --filter"
+        )
+    if (gitdir / "shallow").is_file():
+        return ", which is a shallow clone: fetch the older commits there, by `git fetch --unshallow`"
+    return ""
 
 
 class PackDirectory:

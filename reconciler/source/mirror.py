@@ -36,6 +36,7 @@ _RACED = (
     "(incorrect old value provided)",
     "(reference already exists)",
 )
+_IN_THE_WAY = re.compile(r"'(refs/[^'\n]+)' exists; cannot create")
 _BROKEN = ("hung up", "RPC failed", "unexpected disconnect", "early EOF")
 _LOCKED = "cannot lock ref"
 _LOCK_FILE = re.compile(r"Unable to create '([^'\n]+\.lock)': File exists")
@@ -127,6 +128,11 @@ class Mirror:
             return words
         refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
         own = "".join(line for line in answer.errors.splitlines() if not line.startswith(REMOTE_WORDS))
+        if taken := _IN_THE_WAY.search(answer.errors):
+            raise PushRefused(
+                f"source {self._settings.name}: the remote has {self._remote.clean(taken[1])}, and Git cannot have "
+                f"{ref} beside it; rename that branch, or give another status.branch"
+            )
         if any(sign in refusal + own for sign in _RACED):
             raise PushConflict(f"source {self._settings.name}: {ref} was moved by another push since it was read")
         if refusal:

@@ -8,13 +8,15 @@ import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from reconciler.errors import SourceNotFound, SourceUnreachable
 from reconciler.source.git_command import GitResult, clean_environment, run_git
+from reconciler.source.libgit import OTHER_HASH
 from reconciler.source.url import RepositoryAddress
 
 if TYPE_CHECKING:
-    from reconciler.settings import SourceSettings
+    from reconciler.settings import Credentials, SourceSettings
 
 _PASSED_VARIABLES = (
     "http_proxy",
@@ -47,6 +49,11 @@ _GONE = re.compile(
 )
 
 
+_UNKNOWN_HOST = "Host key verification failed"
+_CHANGED_HOST = "REMOTE HOST IDENTIFICATION HAS CHANGED"
+_OPEN_KEY = re.compile("UNPROTECTED PRIVATE KEY FILE|bad permissions")
+_CERTIFICATE = re.compile("certificate verif|certificate problem", re.IGNORECASE)
+_OTHER_HASH = "mismatched algorithms"
 _REDIRECTED = re.compile(r"unable to update url base from redirection|returned error: 30\d")
 
 
@@ -72,6 +79,7 @@ class Remote:
 
         ``watch`` gets what Git writes to standard error, in pieces.
 
+        Raises SourceUnreachable if a file of the credentials cannot be read.
         Neither the command line nor the environment contains a secret: git calls a credential helper, which reads the
         file, and only for the origin of the url. So a redirect to another host learns nothing.
         """
@@ -90,7 +98,8 @@ class Remote:
                 "ends in .git), or set followRedirects"
             )
         kind = SourceNotFound if _GONE.search(answer.errors) else SourceUnreachable
-        return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
+        advice = self.clean(_advise_login(answer.errors, self.address, self._credentials))
+        return kind(f"source {self.name}: {self._place()}: {self.words(answer)}{advice and f'; {advice}'}")
 
     def words(self, answer: GitResult) -> str:
         """The last useful line of Git's output, cleaned."""
@@ -118,12 +127,26 @@ class Remote:
         passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         return (
             passed
+            | self._authorities()
             | clean_environment(str(repository), self._protocols())
             | {
                 "LC_ALL": "C",
                 "GIT_SSH_COMMAND": self._ssh(),
             }
         )
+
+    def _authorities(self) -> dict[str, str]:
+        """The variable that names the file of trusted authorities, which is read for each command."""
+        path = self._credentials.ca_file
+        if path is None:
+            return {}
+        try:
+            path.read_bytes()  # for a file that it cannot read, GnuTLS only says that it failed
+        except OSError as fault:
+            raise SourceUnreachable(
+                f"source {self.name}: the file of authorities {path} cannot be read: {fault.strerror}"
+            ) from None
+        return {"GIT_SSL_CAINFO": str(path)}
 
     def _protocols(self) -> str:
         return f"https:{self.address.scheme}" if self._redirects else self.address.scheme
@@ -157,3 +180,43 @@ class Remote:
                 f"source {self.name}: the token file {self._credentials.token_file} cannot be read: {reason}"
             ) from None
         return [token] if token else []
+
+
+def _advise_login(errors: str, address: RepositoryAddress, credentials: Credentials) -> str:
+    """What to do about the ``errors`` of a Git command for ``address``; "" where they say it themselves."""
+    if _OTHER_HASH in errors:
+        return f"it {OTHER_HASH}"
+    if _CHANGED_HOST in errors:
+        return f"its host key is another one than in {_get_known_hosts(credentials)}: ask its owner before you trust it"
+    if _UNKNOWN_HOST in errors:
+        return (
+            f"its host key is not in {_get_known_hosts(credentials)}: get it by `{_write_scan(address.url)}`, compare "
+            f"it with what its owner publishes, and put it into {_get_target(credentials)}"
+        )
+    if credentials.key_file is not None and _OPEN_KEY.search(errors):
+        return f"ssh does not use {credentials.key_file}, since others may read it: chmod 600 {credentials.key_file}"
+    if _CERTIFICATE.search(errors):
+        file = credentials.ca_file
+        return (
+            f"{file} has no authority that signed its certificate"
+            if file is not None
+            else "name the file with its authority as credentials.caFile"
+        )
+    return ""
+
+
+def _get_known_hosts(credentials: Credentials) -> str:
+    return str(credentials.known_hosts or "~/.ssh/known_hosts of the daemon's user")
+
+
+def _get_target(credentials: Credentials) -> str:
+    return "that file" if credentials.known_hosts else "a file that credentials.knownHosts names"
+
+
+def _write_scan(url: str) -> str:
+    """The command that prints the host keys of ``url``, ``ssh://…`` or ``user@host:path``."""
+    if "://" not in url:
+        return shlex.join(["ssh-keyscan", url.partition(":")[0].rpartition("@")[2]])
+    parts = urlsplit(url)
+    port = ["-p", str(parts.port)] if parts.port else []
+    return shlex.join(["ssh-keyscan", *port, parts.hostname or ""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,8 +21,8 @@ from reconciler.printable import replace_unsafe
 from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import TreeChanges, blob_to_read, classify_differences
 from reconciler.source.expression import Expression, parse_expression
-from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
-from reconciler.source.libgit import PackDirectory, lookup_name, open_git
+from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, REPOSITORY_FILE, TOO_LARGE, FileFilter
+from reconciler.source.libgit import PackDirectory, describe_clone, lookup_name, open_git
 from reconciler.source.tree_diff import TreeEntry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
@@ -46,6 +47,8 @@ class Repository:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
             raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+        except SourceError as fault:
+            raise SourceError(f"source {settings.name}: {fault}") from None
         self._odb = self._git.odb
         self._packs = PackDirectory(self.commondir)
         self._path = path
@@ -167,7 +170,8 @@ class Repository:
             tuple(self.settings.exclude),
             SUFFIXES,
         )
-        return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
+        files = [self.find_root_file(tree, name) for name in (IGNORE_FILE, REPOSITORY_FILE)]
+        return hashlib.sha256(msgspec.json.encode((*chosen, *files))).hexdigest()
 
     def folder(self, tree: str, path: str) -> dict[bytes, TreeEntry]:
         """The entries of the folder ``path`` ("": the top) below ``tree``, by name; none if it is not there.
@@ -208,10 +212,18 @@ class Repository:
             return question()
         except _GIT_FAULTS as fault:
             self._still_there()
+            advice = self._describe_clone() or "; run git fsck there"
             raise SourceError(
-                f"source {self.settings.name}: an object is missing or damaged in {self._path}: {fault}; "
-                "run git fsck there"
+                f"source {self.settings.name}: an object is missing or damaged in {self._path}: {fault}{advice}"
             ) from None
+
+    def _describe_clone(self) -> str:
+        """What the clone leaves out, or the one whose objects it borrows: see ``describe_clone``."""
+        borrowed = self.commondir / "objects" / "info" / "alternates"
+        clones = [self.commondir]
+        with suppress(OSError):
+            clones += [Path(line).parent for line in borrowed.read_text().splitlines() if line]
+        return next(filter(None, map(describe_clone, clones)), "")
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
@@ -237,7 +249,7 @@ class Repository:
     def _missing(self, name: str) -> str:
         kind, _, short = name.removeprefix("refs/").partition("/")
         if not name.startswith("refs/"):
-            return f"revision {name!r} is not in the repository"
+            return f"revision {name!r} is not in the repository{self._describe_clone()}"
         refs = self._ask(lambda: list(self._git.references))  # the repository may disappear at this moment
         names = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
@@ -279,14 +291,14 @@ class Repository:
             tree = entry.id
         return tree
 
-    def _ignore_blob(self, tree: str) -> str:
+    def find_root_file(self, tree: str, name: str) -> str:
+        """The blob of the file ``name`` at the top of ``tree``, "" for none. Raises SourceError for a link."""
         content = self._trees.content(_decode_tree_id(tree))
-        name = IGNORE_FILE.encode()
-        entry = parse_tree(content).get(name) if name in content else None
+        entry = parse_tree(content).get(name.encode()) if name.encode() in content else None
         if entry is None:
             return ""
         if entry.symlink or entry.submodule:
-            raise SourceError(f"source {self.settings.name}: {IGNORE_FILE} must be a file of its own, not a link")
+            raise SourceError(f"source {self.settings.name}: {name} must be a file of its own, not a link")
         return entry.id.hex()
 
     def _ignore_file(self, blob: str) -> bytes:
@@ -295,7 +307,7 @@ class Repository:
         return self.read(blob)
 
     def _selection(self, tree: str) -> FileFilter:
-        blob = self._ignore_blob(tree)
+        blob = self.find_root_file(tree, IGNORE_FILE)
         if blob not in self._selections:
             ignored = self._ignore_file(blob) if blob else b""
             self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}

@@ -8,6 +8,7 @@ import pygit2
 
 from reconciler.model.revision import SUFFIXES
 from reconciler.settings import SourceSettings
+from reconciler.source.file_filter import REPOSITORY_FILE
 from reconciler.source.libgit import open_git
 
 _MOST_FILES = 20_000
@@ -35,5 +36,7 @@ def list_uncommitted(source: SourceSettings) -> list[str]:
 
 def _is_manifest(source: SourceSettings, path: str) -> bool:
     below = f"{source.path.strip('/')}/" if source.path.strip("/.") else ""
+    if path == f"{below}{REPOSITORY_FILE}":
+        return True
     hidden = any(part.startswith(".") for part in path.split("/"))
     return path.endswith(SUFFIXES) and path.startswith(below) and not hidden

@@ -108,7 +108,7 @@ def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(sandbox: Co
     lines = sandbox.run("doctor").out.splitlines()
     assert lines[0].startswith("ok       settings: ")
     at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
-    assert lines[at + 1] == "         start it: systemctl start reconciler"
+    assert lines[at + 1] == "         start it: systemctl start reconciler, or reconciler run"
     assert lines[-1].endswith("0 problems")
 
 
@@ -497,6 +497,9 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
         assert "wr0ng" not in output
     configure(sandbox, **remote)
     assert "check the network" in reported(sandbox, "source main", "problem", **trusts)
+    assert sandbox.run("apply", **trusts).code == 1
+    checks = [each for each in examined(sandbox, **trusts) if each["about"] == "source main"]
+    assert sum("unable to access" in each["message"] for each in checks) == 1, "the records say it again"
 
 
 def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(sandbox: CommandSandbox) -> None:

@@ -137,10 +137,11 @@ def test_a_source_that_is_not_there_is_refused(sandbox: UpSandbox, source: str, 
 
 def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> None:
     repo = GitRepo.create(sandbox.folder, bare=False)
-    repo.commit({"deploy/gvc.yaml": GVC.replace("local", "aws-eu-1"), "other.yaml": "x: 1\n"})
+    files = {"deploy/gvc.yaml": GVC.replace("local", "aws-eu-1"), "deploy/.reconciler.yaml": "org: acme\n"}
+    repo.commit(files | {"other.yaml": "x: 1\n"})
     repo.git("checkout", "--quiet", "--force", "-b", "side", "main")
     (sandbox.folder / "deploy" / "gvc.yaml").write_text(GVC)
-    begun = sandbox.run("up", "deploy", "--detach", "--org", "acme")
+    begun = sandbox.run("up", "deploy", "--detach")
     note = "source main: 1 file differs from the commit and does not count: deploy/gvc.yaml; commit what is to run\n"
     assert begun.stderr == note
     settings = sandbox.settings()

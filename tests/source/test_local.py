@@ -187,3 +187,27 @@ def test_a_token_crosses_the_network_in_clear_only_with_leave(tmp_path: Path, op
         opener(url, credentials=Credentials(token_file=tmp_path / "token"))
     assert not opener(url).local
     assert not opener(url, credentials=Credentials(token_file=tmp_path / "token", allow_insecure=True)).local
+
+
+def test_a_repository_with_sha256_is_refused(tmp_path: Path, opener: Opener) -> None:
+    git(tmp_path, "init", "--quiet", "--object-format=sha256", str(tmp_path / "wide"))
+    with pytest.raises(SourceError, match=r"^source main: \S*/wide has objects that are named by SHA-256, and only"):
+        opener(tmp_path / "wide").revision()
+
+
+def test_a_partial_and_a_shallow_clone_are_named(tmp_path: Path, repo: GitRepo, opener: Opener) -> None:
+    first = repo.git("rev-parse", "main")
+    repo.commit({"shop/api.yaml": "a"})
+    repo.git("config", "uploadpack.allowFilter", "true")
+    url = f"file://{repo.path}"
+    git(tmp_path, "clone", "--quiet", "--bare", "--filter=blob:none", url, str(tmp_path / "partial"))
+    source = opener(tmp_path / "partial")
+    [change, _] = source.repository.changes("", source.revision().tree)
+    with pytest.raises(SourceError, match=r"an object is missing .* is a partial clone: .*fetch --refetch`"):
+        source.repository.read(change.after)
+    git(tmp_path / "partial", "config", "--unset", "remote.origin.partialclonefilter")
+    git(tmp_path / "partial", "fetch", "--quiet", "--refetch", url, "main")  # as the message says
+    assert opener(tmp_path / "partial").repository.read(change.after) == b"a"
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, str(tmp_path / "shallow"))
+    with pytest.raises(SourceNotFound, match=r"is not in the repository, which is a shallow clone: .*--unshallow"):
+        opener(tmp_path / "shallow").revision(first)

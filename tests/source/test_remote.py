@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import PushConflict, SourceError, SourceNotFound, SourceUnreachable
+from reconciler.errors import PushConflict, PushRefused, SourceError, SourceNotFound, SourceUnreachable
 from reconciler.iteration import Progress, report_progress_to
 from reconciler.settings import Credentials, SourceSettings
 from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
@@ -19,7 +19,8 @@ from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source
 from reconciler.source.url import RepositoryAddress
 from tests.source.conftest import Opener
-from tests.support.git import SSHD, GitRepo, HttpsServer, SshServer
+from tests.support.certificates import authority
+from tests.support.git import SSHD, GitRepo, HttpsServer, SshServer, git
 
 TOKEN = "s3cret-t0ken"
 STATUS = "refs/heads/reconciler/status"
@@ -122,6 +123,43 @@ def test_a_server_with_an_untrusted_certificate_is_unreachable(https: Opener, mo
     monkeypatch.delenv("GIT_SSL_CAINFO")
     with pytest.raises(SourceUnreachable, match="certificate"):
         https().refresh()
+
+
+def test_a_server_is_trusted_by_the_authorities_of_the_source_alone(
+    server: HttpsServer, tmp_path: Path, repo: GitRepo, opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(TOKEN)
+    monkeypatch.delenv("GIT_SSL_CAINFO")
+
+    def opened(ca_file: Path | None) -> Source:
+        credentials = Credentials("ada", token_file=token_file, ca_file=ca_file)
+        return opener(server.url("manifests.git"), credentials=credentials)
+
+    with pytest.raises(SourceUnreachable, match=r"certificate.*; name the file with its authority as credentials\.caF"):
+        opened(None).refresh()
+    stranger = tmp_path / "stranger.pem"
+    stranger.write_bytes(authority().chain_pem)
+    with pytest.raises(SourceUnreachable, match=r"; \S*stranger.pem has no authority that signed its certificate"):
+        opened(stranger).refresh()
+    with pytest.raises(SourceUnreachable, match=r"file of authorities \S*absent.pem cannot be read: No such file"):
+        opened(tmp_path / "absent.pem").refresh()
+    monkeypatch.setenv("GIT_SSL_CAINFO", str(stranger))  # that of the source counts
+    source = opened(server.certificate)
+    source.refresh()
+    commit = source.revision().commit
+    assert commit == repo.git("rev-parse", "main")
+    mirror_of(source).push(f"{commit}:{STATUS}", "")
+    assert mirror_of(source).fetch_ref(STATUS) == commit
+
+
+def test_a_remote_with_sha256_is_refused(tmp_path: Path, server: HttpsServer, https: Opener) -> None:
+    wide = server.root / "wide.git"
+    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", str(wide))
+    tree = git(wide, "hash-object", "-t", "tree", "-w", "--stdin")
+    git(wide, "update-ref", "refs/heads/main", git(wide, "commit-tree", "-m", "Begin", tree))
+    with pytest.raises(SourceUnreachable, match=r"mismatched algorithms.*only repositories with SHA-1"):
+        https(name="wide.git").refresh()
 
 
 def test_a_missing_branch_or_repository_is_gone_and_what_was_fetched_stays(repo: GitRepo, https: Opener) -> None:
@@ -285,6 +323,15 @@ def test_many_processes_may_make_the_mirror_at_once(tmp_path: Path) -> None:
         assert (made[0] / "HEAD").is_file()
 
 
+@pytest.mark.parametrize("taken", ["reconciler", "reconciler/status/old"])
+def test_a_branch_in_the_way_of_a_pushed_one_is_named(repo: GitRepo, https: Opener, taken: str) -> None:
+    repo.git("branch", taken, "main")
+    source = https()
+    source.refresh()
+    with pytest.raises(PushRefused, match=rf"has refs/heads/{taken}, .*; rename that branch, or give another status"):
+        mirror_of(source).push(f"{source.revision().commit}:{STATUS}", "")
+
+
 def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
     tmp_path: Path, repo: GitRepo, opener: Opener
 ) -> None:
@@ -302,8 +349,14 @@ def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
         assert mirror.fetch_ref(STATUS) == source.revision().commit
         (tmp_path / "nobody").touch()
         stranger = Credentials(key_file=server.client_key, known_hosts=tmp_path / "nobody")
-        with pytest.raises(SourceUnreachable, match="Host key verification failed"):
+        with pytest.raises(SourceUnreachable, match="Host key verification failed") as unknown:
             opener(server.url(repo.path), credentials=stranger).refresh()
+        advice = f"is not in {tmp_path / 'nobody'}: get it by `ssh-keyscan -p {server.port} 127.0.0.1`"
+        assert advice in str(unknown.value)
+        server.client_key.chmod(0o644)
+        with pytest.raises(SourceUnreachable, match=r"ssh does not use \S*/client, since others may read it: chmod"):
+            opener(server.url(repo.path), credentials=credentials).refresh()
+        server.client_key.chmod(0o600)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
         refused = Credentials(key_file=tmp_path / "other", known_hosts=server.known_hosts)
         with pytest.raises(SourceUnreachable, match="Permission denied"):

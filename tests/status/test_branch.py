@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reconciler.errors import SourceError
 from reconciler.status.branch import branch as branch_module
 from reconciler.status.branch.branch import StatusBranch
+from reconciler.status.branch.target import StatusTarget
 from reconciler.status.branch.trees import FEW, File, LazyFiles
 from tests.support.examples import examples
 from tests.support.git import GitRepo
@@ -268,7 +269,7 @@ def test_a_bare_repository_may_have_it_as_its_default_branch(tmp_path: Path) -> 
 
 def test_a_branch_whose_name_is_taken_by_a_directory_is_an_error(repo: GitRepo) -> None:
     repo.commit({"a": "1"}, branch="reconciler")
-    with pytest.raises(SourceError, match="cannot be written"):
+    with pytest.raises(SourceError, match=r"'refs/heads/reconciler' exists, .*; rename that branch, or give another"):
         commit(repo, {"a.yaml": b"1\n"})
 
 
@@ -282,3 +283,18 @@ def test_a_tip_without_its_objects_is_an_error(repo: GitRepo) -> None:
     (repo.path / "refs/heads" / BRANCH).write_text("1" * 40 + "\n")
     with pytest.raises(SourceError, match="cannot be written"):
         commit(repo, {"a.yaml": b"1\n"})
+
+
+def test_a_branch_of_the_same_name_that_people_made_is_not_written(repo: GitRepo) -> None:
+    repo.git("branch", "reconciler/status", "main")
+    first = repo.git("rev-parse", BRANCH)
+    target = StatusTarget(StatusBranch(repo.path, "reconciler/status"))
+    with pytest.raises(SourceError, match="branch reconciler/status has files, and no commit of it is one of a reconc"):
+        target.write({"a.yaml": b"1\n"}, "Status", 1)
+    assert repo.git("rev-parse", BRANCH) == first
+    repo.git("branch", "-m", "reconciler/status", "theirs")
+    target.write({"a.yaml": b"1\n"}, "Status", 1)
+    assert files(repo) == {"a.yaml": "1"}
+    repo.commit({"a.yaml": None, "NOTES.md": "by hand\n"}, branch=BRANCH)
+    StatusTarget(StatusBranch(repo.path, "reconciler/status")).write({"a.yaml": b"1\n"}, "Status", 1)
+    assert files(repo) == {"NOTES.md": "by hand", "a.yaml": "1"}

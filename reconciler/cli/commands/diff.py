@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class CommitOptions(NamedTuple):
-    """Options that locate the commits; ``org`` is empty where the option is not set."""
+    """Options that locate the commits; ``org`` and ``gvc`` are empty where the option is not set."""
 
     repo: Path | None
     below: str
     name: str
     org: str
+    gvc: str
 
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -47,18 +48,18 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @blame_option
 @output_option("markdown", has_alias=True)
 @org_option
+@click.option("--gvc", metavar="NAME", default="", help="The GVC where no directory has just one.")
 @settings_option
 def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bool | None, **where: Any) -> int:
     """Show what would change from the commit REV1, as if it were applied, to REV2.
 
-    Without REV2, up to what the work tree holds, from HEAD by default. Needs neither records nor settings, so it works
-    in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD is the checked-out commit; for a source the
-    applied one.
+    Without REV2, up to what the work tree holds, from HEAD by default. Needs no records and no settings, so it works in
+    CI. Exits with 1 if REV2 has errors. HEAD is the checked-out commit; for a source the applied one.
     """
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
     from reconciler.review.compare import plan_between, plan_work_tree
 
-    settings, source, is_here = _find_source(settings_file, CommitOptions(**where))
+    settings, source, is_here = _find_source(settings_file, CommitOptions(**where), rev2)
     head = _resolve_head(settings, source, (rev1, rev2), is_here)
     if rev2:
         review = plan_between(settings, source, rev1, rev2, blame, head)
@@ -91,22 +92,34 @@ def _resolve_head(settings: Settings, source: SourceSettings, revisions: tuple[s
     return row.commit if row is not None else ""
 
 
-def _find_source(settings_file: Path, where: CommitOptions) -> _ComparedSource:
-    """The source in the settings, else the named or current repository."""
+def _find_source(settings_file: Path, where: CommitOptions, revision: str) -> _ComparedSource:
+    """The source in the settings, else the named or current repository, whose ``revision`` may name its org."""
     from msgspec.structs import replace
 
-    from reconciler.settings import Settings, SourceSettings
+    from reconciler.settings import SourceSettings
 
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
         become_owner(settings.state)  # the mirror of a remote source is there
         settings = replace(settings, org=where.org or settings.org)
-        return _ComparedSource(settings, select_sources(settings, where.name)[0], is_here=False)
+        source = select_sources(settings, where.name)[0]
+        return _ComparedSource(settings, replace(source, gvc=where.gvc or source.gvc), is_here=False)
     url = str((where.repo or _find_repository()).resolve())
-    here = SourceSettings(name=where.name or "here", url=url, path=where.below)
-    settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
+    here = SourceSettings(name=where.name or "here", url=url, path=where.below, gvc=where.gvc)
+    settings = settings or _make_settings(here, where.org, revision)
     settings = replace(settings, org=where.org or settings.org, sources=(here,))
     return _ComparedSource(settings, here, is_here=True)
+
+
+def _make_settings(source: SourceSettings, org: str, revision: str) -> Settings:
+    """Settings for ``source`` alone; its org is ``org``, else the one that ``revision`` ("": its work tree) names."""
+    from msgspec.structs import replace
+
+    from reconciler.review.compare import find_org
+    from reconciler.settings import Settings
+
+    settings = Settings(org=org or DEFAULT_ORG, sources=(source,))
+    return settings if org else replace(settings, org=find_org(settings, source, revision) or DEFAULT_ORG)
 
 
 def _find_repository() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,14 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def command(settings_file: Path, output: Output) -> int:
     """Check settings, rights, keys, sources, clock, disks, records, audit logs and the daemon, and suggest what to do.
 
-    Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
+    Of this host, what the manifests need is checked. Changes nothing. Exits with 1 if there is a problem, but not for
+    warnings. Run it as root or as the daemon's user.
     """
     from reconciler.checks import CheckVerdict
 
     checks = []
     on = is_colour_terminal(sys.stdout)
-    for check in _run_checks(settings_file):
+    for check in _without_repeats(_run_checks(settings_file)):
         checks.append(check)
         if output.is_text:
             click.echo(_check_line(check, on))
@@ -43,6 +44,20 @@ def command(settings_file: Path, output: Output) -> int:
     else:
         click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in CheckVerdict))
     return int(counts[CheckVerdict.PROBLEM] > 0)
+
+
+def _without_repeats(checks: Iterable[Check]) -> Iterator[Check]:
+    """``checks`` without those that only repeat what one before said of the same subject, as the records do."""
+    from reconciler.checks import CheckVerdict
+
+    problems: dict[str, list[str]] = {}
+    for check in checks:
+        seen = problems.setdefault(check.about, [])
+        if check.verdict is not CheckVerdict.OK and any(text in check.message for text in seen):
+            continue
+        if check.verdict is CheckVerdict.PROBLEM:
+            seen.append(check.message)
+        yield check
 
 
 def _run_checks(settings_file: Path) -> Iterator[Check]:
@@ -72,7 +87,7 @@ def _run_checks(settings_file: Path) -> Iterator[Check]:
     yield from check_rights(settings, settings_file, who)
     yield from check_open_files(settings.state)
     yield from check_host(settings)
-    yield from check_engines(settings, who, daemon.pid if daemon else None)
+    yield from check_engines(settings, who, daemon.pid if daemon else None, clock)
     yield from check_volumes(settings, who)
     yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from reconciler.cli.local.followed_source import choose_source, list_locations
+from reconciler.cli.local.followed_source import choose_source, list_locations, read_org
 from reconciler.cli.local_settings import Followed, check_directory, write_settings
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
 from reconciler.errors import RefusedError, UsageError
@@ -52,7 +52,8 @@ def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options:
     if named:
         return _run_converted(named, start)
     followed = _choose_source(source or ".", yes=yes)
-    file = write_settings(followed, list_locations(followed), start.org or DEFAULT_ORG, start.more)
+    org = start.org or read_org(followed) or DEFAULT_ORG
+    file = write_settings(followed, list_locations(followed), org, start.more)
     return _start_daemon(followed, file, start)
 
 

@@ -28,6 +28,21 @@ def list_locations(followed: Followed) -> list[str]:
     return read_locations(followed)
 
 
+def read_org(followed: Followed) -> str:
+    """The org that the repository itself names; "" for none, and for a remote one. Raises SourceError."""
+    from reconciler.pipeline.load import read_tree_settings
+    from reconciler.settings import SourceSettings
+    from reconciler.source.source import open_source
+
+    if is_remote(followed.url):
+        return ""
+    source = SourceSettings(
+        "main", followed.url, branch=followed.branch, commit=followed.commit, path=followed.path or "."
+    )
+    repository = open_source(source, Path(followed.url)).repository
+    return read_tree_settings(repository, repository.resolve().tree).settings.org
+
+
 def _find_default_branch(url: str) -> str:
     """The branch that HEAD of a remote repository names. Raises RefusedError."""
     answer = subprocess.run(

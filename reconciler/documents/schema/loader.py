@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from reconciler.model.kinds.table import TABLE
 KIND_NAMES = tuple(str(kind) for kind in TABLE)
 """The schemas of kinds, named after their kind."""
 
-SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
-"""All schemas: one per kind, the settings, and the two types of status files."""
+SCHEMA_NAMES = (*KIND_NAMES, "settings", "repository", "status", "run-status")
+"""All schemas: one per kind, the settings, those in a repository, and the two types of status files."""
 
+_LOCAL = "#/$defs/"
+"""Each schema has all parts to which it refers."""
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
@@ -44,31 +46,20 @@ def load_schema(name: str) -> dict[str, Any]:
     Keywords beside a ``$ref`` (title, description, default) take precedence. The result is shared: do not change it.
     Raises FileNotFoundError.
     """
-    inlined: dict[str, Any] = _inline_references(_load_raw_schema(name), name)
-    inlined.pop("$defs", None)
-    return inlined
+    written: dict[str, Any] = msgspec.json.decode(schema_path(name).read_bytes())
+    inlined: dict[str, Any] = _inline_references(written, written.get("$defs", {}))
+    return {key: value for key, value in inlined.items() if key not in ("$defs", "$id")}
 
 
-@cache
-def _load_raw_schema(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = msgspec.json.decode(schema_path(name).read_bytes())
-    return content
-
-
-def _inline_references(node: Any, home: str) -> Any:
+def _inline_references(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_inline_references(item, home) for item in node]
+        return [_inline_references(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
-    own = {key: _inline_references(value, home) for key, value in node.items() if key not in ("$ref", "$defs")}
+    own = {key: _inline_references(value, definitions) for key, value in node.items() if key not in ("$ref", "$defs")}
     if "$ref" not in node:
         return own
-    file, _, pointer = node["$ref"].partition("#")
-    target = file.removesuffix(".json") or home
-    definition: Any = _load_raw_schema(target)
-    for part in pointer.strip("/").split("/"):
-        definition = definition[part]
-    return {**_inline_references(definition, target), **own}
+    return {**_inline_references(definitions[node["$ref"].removeprefix(_LOCAL)], definitions), **own}
 
 
 @cache

@@ -64,11 +64,13 @@ class HostPlugin:
 
         return foresee_rollouts(settings)
 
-    def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
-        """Check what the engine needs of this host."""
+    def check_host(
+        self, settings: Settings, who: UserIdentity, pid: int | None, steps: Sequence[Step] | None
+    ) -> Iterator[Check]:
+        """Check what the engine needs of this host, and what ``steps`` do."""
         from reconciler.engines.host.reading.host_checks import check_workloads
 
-        return check_workloads(settings, who, pid)
+        return check_workloads(settings, who, pid, steps)
 
     def check_certificates(
         self, settings: Settings, records: Records | None, reveal: SecretReader, clock: Clock

@@ -95,6 +95,15 @@ class Keychain:
                 )
 
 
+def list_logins(path: Path) -> list[str]:
+    """The registries, or parts of them, for which the file at ``path`` has entries. Raises ImageError."""
+    try:
+        content = read_private_file(path, str(path)).encode()
+        return [_normalize_name(entry) for entry in msgspec.json.decode(content, type=_AuthFile).auths]
+    except (HostSecretError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ImageError(f"the file of `images.credentials` cannot be used: {error}") from None
+
+
 def _find_login(reference: ImageReference, content: bytes, source: str) -> RegistryCredentials | None:
     """The credentials for ``reference`` in ``content``, which has the form of Docker's config.json."""
     try:

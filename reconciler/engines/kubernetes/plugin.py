@@ -107,7 +107,13 @@ class KubernetesPlugin:
 
         return render_access(namespace, account)
 
-    def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:  # noqa: ARG002
+    def check_host(
+        self,
+        settings: Settings,
+        who: UserIdentity,  # noqa: ARG002
+        pid: int | None,  # noqa: ARG002
+        steps: Sequence[Step] | None,  # noqa: ARG002
+    ) -> Iterator[Check]:
         """Check the cluster of each location: that it answers, and gives the rights."""
         if all(bound.engine != ENGINE for bound in settings.locations.values()):
             return iter(())

@@ -46,6 +46,11 @@ def cloud_access(
     return provider_access
 
 
+def mounts_store(spec: Specification) -> bool:
+    """Whether a container mounts an object store."""
+    return any(True for _ in _list_store_volumes(spec))
+
+
 def store_secrets(access: Mapping[str, CloudAccess]) -> tuple[Key, ...]:
     """The secrets with the keys of object stores."""
     return tuple(

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import islice
 from pathlib import Path
 
 import pygit2
@@ -77,6 +78,17 @@ class StatusBranch:
         tip = self.tip()
         try:
             return self._git[tip].peel(pygit2.Tree) if tip else None
+        except GIT_FAULTS as fault:
+            raise self._make_write_error(fault) from None
+
+    def is_foreign(self) -> bool:
+        """Whether the branch exists with files, and no commit of its history is one of a reconciler."""
+        tree = self.tree()
+        if tree is None or not len(tree):
+            return False
+        try:
+            commits = islice(self._git.walk(self.tip()), HISTORY)
+            return not any(_COUNT.search(commit.message) for commit in commits)
         except GIT_FAULTS as fault:
             raise self._make_write_error(fault) from None
 
@@ -215,17 +227,15 @@ class StatusBranch:
         try:
             with self._git.transaction() as transaction:
                 transaction.lock_ref(self.ref)
-                if taken := self._name_taken_by():
-                    raise self._make_write_error(f"{taken!r} exists; delete that branch, or give another status.branch")
+                self._refuse_taken_name()
                 if self.tip():
                     return False
                 transaction.set_target(self.ref, new)
         except GIT_FAULTS as fault:
             if self.tip() or (self.gitdir / f"{self.ref}.lock").exists():
                 return False
-            raise self._make_write_error(
-                f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault
-            ) from None
+            self._refuse_taken_name()
+            raise self._make_write_error(fault) from None
         return True
 
     def _remove_stale_lock(self) -> None:
@@ -235,9 +245,12 @@ class StatusBranch:
             if time.time() - lock.stat().st_mtime >= _LOCK_LASTS:
                 lock.unlink()
 
-    def _name_taken_by(self) -> str:
-        """A ref that prevents this branch, because Git stores one as a file where the other needs a directory."""
-        return next((ref for ref in self._git.references if _in_the_way(ref, self.ref)), "")
+    def _refuse_taken_name(self) -> None:
+        """Raise SourceError if a ref prevents this branch: Git stores one as a file where the other needs a folder."""
+        if taken := next((ref for ref in self._git.references if _in_the_way(ref, self.ref)), ""):
+            raise self._make_write_error(
+                f"{taken!r} exists, and Git cannot have both; rename that branch, or give another status.branch"
+            )
 
     def _file_access(self) -> AbstractContextManager[None]:
         return file_access_of(self.gitdir)

@@ -27,6 +27,7 @@ class StatusTarget:
 
     def __init__(self, branch: StatusBranch) -> None:
         self._branch = branch
+        self._is_ours = False
 
     def missing(self) -> bool:
         """Whether the branch does not exist, so that all files must be written."""
@@ -49,8 +50,21 @@ class StatusTarget:
         self._branch.pack()
 
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
-        """Commit ``changes``, after the directories ``divided`` are divided into buckets. Raises SourceError."""
+        """Commit ``changes``, after the directories ``divided`` are divided into buckets.
+
+        Raises SourceError, also for a branch of that name that other people made.
+        """
+        self._refuse_foreign()
         self._branch.commit(changes, message, at, divided)
+
+    def _refuse_foreign(self) -> None:
+        """Raise SourceError if the branch has files of others only, which are never written over."""
+        if not self._is_ours and self._branch.is_foreign():
+            raise SourceError(
+                f"branch {self._branch.name} has files, and no commit of it is one of a reconciler, so no status is "
+                "written to it; give another status.branch, or rename that branch"
+            )
+        self._is_ours = True
 
 
 class RemoteTarget(StatusTarget):
@@ -73,6 +87,7 @@ class RemoteTarget(StatusTarget):
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit and push ``changes`` on top of other pushes. Raises SourceError."""
         had_branch = bool(self._known_base())
+        self._refuse_foreign()
         for attempt in range(_TRIES):
             tip = self._branch.commit(changes, message, at, divided)
             if tip == self._base:

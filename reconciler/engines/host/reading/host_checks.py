@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -26,7 +26,9 @@ from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_progr
 from reconciler.engines.host.dataplane.ports import listening_ports
 from reconciler.engines.host.paths import ENGINE, find_directory
 from reconciler.engines.host.provisioning.files import MEMORY
+from reconciler.engines.host.reading.manifest_checks import HostNeeds
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
+from reconciler.planning.plan import Step
 from reconciler.settings import Settings
 
 ABOUT = "host engine"
@@ -40,20 +42,30 @@ _OUTGOING = "sys/net/ipv4/ip_local_port_range"
 
 
 def check_workloads(
-    settings: Settings, who: UserIdentity, pid: int | None, proc: Path = Path("/proc")
+    settings: Settings,
+    who: UserIdentity,
+    pid: int | None,
+    steps: Sequence[Step] | None = None,
+    proc: Path = Path("/proc"),
 ) -> Iterator[Check]:
-    """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None if none runs."""
+    """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None if none runs.
+
+    ``steps`` would create all that the manifests have; None if they cannot be read.
+    """
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == ENGINE)
     if not places:
         return
-    parts = (_check_runtimes(settings, places, who, proc), _check_planes(settings, places, who), _check_memory(who))
+    needs = HostNeeds(settings, steps) if steps is not None else None
+    runtimes = _check_runtimes(settings, places, who, proc, needs)
+    parts = (runtimes, _check_planes(settings, places, who), _check_memory(who))
     checks = [*chain.from_iterable(parts), *_check_ports(settings, proc), *_check_limits(pid, proc)]
     checks += [*_check_metrics(settings, pid, proc), *_check_exports(settings, who)]
     yield from checks
     if not checks:
         yield make_ok_check(
-            ABOUT, f"{', '.join(places)}: all that workloads need is here{_describe_proxy(settings, places)}"
+            ABOUT, f"{', '.join(places)}: all that the engine needs is here{_describe_proxy(settings, places)}"
         )
+    yield from needs.check(who) if needs is not None else ()
 
 
 def _check_planes(settings: Settings, places: list[str], who: UserIdentity) -> Iterator[Check]:
@@ -107,10 +119,14 @@ def _describe_proxy(settings: Settings, places: list[str]) -> str:
     return f"; HAProxy {program.text} serves the endpoints of {', '.join(named)}" if program is not None else ""
 
 
-def _check_runtimes(settings: Settings, places: list[str], who: UserIdentity, proc: Path) -> Iterator[Check]:
-    """Check the runtimes of ``places``, each runtime once."""
+def _check_runtimes(
+    settings: Settings, places: list[str], who: UserIdentity, proc: Path, needs: HostNeeds | None
+) -> Iterator[Check]:
+    """Check the runtimes of ``places``, each runtime once, but for what ``needs`` does not have."""
     for name in sorted({runtime_of(settings, location) for location in places}):
         for host_problem in runtime_plugin(name).check_host(settings, proc, who.uid == os.geteuid()):
+            if needs is not None and not needs.has(host_problem.concerns):
+                continue
             message = f"{who.name} {host_problem.message}" if host_problem.of_user else host_problem.message
             yield (make_problem if host_problem.fatal else make_warning)(ABOUT, message, host_problem.advice)
 

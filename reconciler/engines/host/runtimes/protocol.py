@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -270,12 +270,17 @@ class RuntimeSnapshot(msgspec.Struct, frozen=True):
 
 
 class HostProblem(NamedTuple):
-    """A missing requirement on this host, and the remedy: ``fatal``, or of the user whose name begins the message."""
+    """A missing requirement on this host, and the remedy: ``fatal``, or of the user whose name begins the message.
+
+    ``concerns``: it only concerns workloads with ``stores`` (object stores that they mount) or with ``variables``
+    (secrets in variables); "" for all.
+    """
 
     message: str
     advice: str
     fatal: bool = False
     of_user: bool = False
+    concerns: Literal["", "stores", "variables"] = ""
 
 
 class RuntimePlugin(Protocol):

@@ -132,8 +132,13 @@ class Backends:
 
 
 def _lacking_programs(name: BackendName) -> str:
-    lacking = [text for text in _PROGRAMS[name] if find_program(text) is None]
-    return f"these programs are not installed: {', '.join(lacking)}" if lacking else ""
+    lacking = find_lacking_programs(name)
+    return f"these programs are not installed: {lacking}" if lacking else ""
+
+
+def find_lacking_programs(name: str) -> str:
+    """The programs that the backend ``name`` runs and this host does not have; "" for none."""
+    return ", ".join(text for text in _PROGRAMS.get(BackendName(name), ()) if find_program(text) is None)
 
 
 def _sees_mounts_of_host() -> bool:

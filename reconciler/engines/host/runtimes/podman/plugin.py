@@ -102,11 +102,12 @@ class PodmanPlugin:
             yield HostProblem(message, "apt-get install nftables")
         if shutil.which("rclone") is None or shutil.which("fusermount3") is None:
             message = "rclone or fuse3 is not installed: containers see no object stores"
-            yield HostProblem(message, "apt-get install rclone fuse3")
+            yield HostProblem(message, "apt-get install rclone fuse3", concerns="stores")
         if own_user and os.geteuid() == 0:
             yield from check_users(settings, proc)
         message = "everybody who may use Podman's socket can read secrets in variables of containers (podman inspect)"
-        yield HostProblem(message, "mount secrets as files instead, with `volumes` (docs/containers.md)")
+        advice = "mount secrets as files instead, with `volumes` (docs/containers.md)"
+        yield HostProblem(message, advice, concerns="variables")
 
 
 def socket_path(settings: Settings) -> Path:
