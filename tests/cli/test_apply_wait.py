@@ -81,7 +81,7 @@ def test_a_terminal_shows_how_far_it_is_until_it_is_over(
     with sandbox.daemon() if with_daemon else nullcontext():
         eventually(lambda: API in sandbox.recorded() or not with_daemon, "it is applied")
         command = [*sandbox.command, "apply", "--wait", "--timeout", "60"]
-        with terminal(command, sandbox.environ) as live:
+        with terminal(command, sandbox.environ, 200) as live:
             shown = live.until(lambda screen: "0 available; api-" in screen, "how far the workload is")
             assert shown.startswith(f"{API}  2 of 2 replicas updated, 0 available; ")
             assert len(shown.splitlines()) == 1
@@ -92,6 +92,13 @@ def test_a_terminal_shows_how_far_it_is_until_it_is_over(
             assert left[0].startswith("main: unchanged at " if with_daemon else "main: applied at ")
             assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
         assert sandbox.healthy(API)
+
+
+@pytest.mark.slow
+def test_without_a_terminal_a_line_comes_each_ten_seconds(sandbox: HostSandbox) -> None:
+    result = sandbox.run("apply", "--wait", "--timeout", "12")
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("waiting: ")]
+    assert line.startswith(f"waiting: {API}  2 of 2 replicas updated, 0 available; ")
 
 
 def test_waiting_for_long_makes_few_runs(sandbox: HostSandbox) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from io import StringIO
+import os
+import pty
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from reconciler.daemon.run_log import ProgressLog
 from reconciler.iteration import Progress, report_progress_to, track_items
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.pipeline.externals import ExternalResources
+from reconciler.printable import guard_stream
 from reconciler.review.folder import check_folder
 from tests.support.clock import FakeClock
 from tests.support.command_sandbox import GVC, workload
@@ -25,6 +28,11 @@ class Terminal(StringIO):
         return True
 
 
+@pytest.fixture(autouse=True)
+def _on_a_terminal_that_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     clock, terminal = FakeClock(), Terminal()
@@ -35,9 +43,33 @@ def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch
     display.show(Progress("reading manifests", 5, 10))
     display.show(Progress("reading manifests", 6, 10))
     bar = "reading manifests: 5 of 10  [##############" + "-" * 15 + "]"
-    assert terminal.getvalue() == f"\r\x1b[2K{bar}", "it is drawn ten times a second at most"
+    assert terminal.getvalue() == f"\r\x1b[J{bar}", "it is drawn ten times a second at most"
     display.show(Progress("reading manifests", 10, 10))
-    assert terminal.getvalue().endswith("]\r\x1b[2K")
+    assert terminal.getvalue().endswith("]\r\x1b[J")
+
+
+def test_a_real_terminal_gets_the_bar_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    clock = FakeClock()
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0) as seen, os.fdopen(slave, "w") as stream:
+        assert isinstance(stream, TextIOWrapper)
+        guard_stream(stream)
+        display = ProgressDisplay(stream, clock.monotonic)
+        clock.block(1.0)
+        display.show(Progress("reading", 1, 2))
+        assert seen.read(100) == b"\r\x1b[Jreading: 1 of 2  [###############---------------]"
+        display.clear()
+        assert seen.read(100) == b"\r\x1b[J"
+
+
+def test_a_terminal_that_obeys_nothing_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    clock, terminal = FakeClock(), Terminal()
+    display = ProgressDisplay(terminal, clock.monotonic)
+    clock.block(11.0)
+    display.show(Progress("reading", 1, 2))
+    assert terminal.getvalue() == "reading: 1 of 2\n"
 
 
 def test_without_a_terminal_a_line_comes_each_ten_seconds() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import chdir, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.support.git import GitRepo
 from tests.support.host_sandbox import open_place
 from tests.support.programs import OWNER, find_common_python, give_away, only_root, tool
 from tests.support.sandbox import eventually
+from tests.support.terminal import terminal
 from tests.support.up_sandbox import UpSandbox, open_sandbox, page
 
 GVC = "kind: gvc\nname: app\nspec: {staticPlacement: {locationLinks: [//location/local]}}\n"
@@ -183,6 +184,29 @@ def test_in_the_foreground_the_address_is_announced_and_an_interrupt_ends_all(sa
     assert rest.endswith("to remove them: reconciler down --volumes\n")
     with pytest.raises(OSError, match="refused"):
         page(address)
+
+
+@pytest.mark.slow
+def test_an_interrupt_says_what_goes_on(sandbox: UpSandbox) -> None:
+    program = [sys.executable, "-m", "reconciler.cli"]
+    environ = {**sandbox.environ, "TERM": "xterm"}
+    with chdir(sandbox.folder), terminal([*program, "up", "--yes", "--detach"], environ, controlling=True) as begun:
+        begun.until(lambda screen: "waiting: " in screen, "what it waits for")
+        begun.interrupt()
+        assert "the daemon goes on as pid " in begun.ended()
+        assert begun.process.returncode == 130
+    assert sandbox.run("status", "--wait").returncode == 0
+    manifest = sandbox.folder / "app" / "web.yaml"
+    manifest.write_text(manifest.read_text().replace("import os", "import os, time; time.sleep(60)"))
+    git = ["git", "-c", "user.name=ada", "-c", "user.email=ada@localhost"]
+    subprocess.run([*git, "commit", "--quiet", "--all", "--message=Slow it"], cwd=sandbox.folder, check=True)
+    with chdir(sandbox.folder):
+        for words, says in ((["apply", "--wait"], "the daemon goes on with it"), (["status", "--wait"], "")):
+            with terminal([*program, *words], environ, controlling=True) as waiting:
+                waiting.until(lambda screen: "0 available" in screen, "what it waits for")
+                waiting.interrupt()
+                shown = waiting.ended()
+                assert (waiting.process.returncode, says in shown, "Traceback" in shown) == (130, True, False)
 
 
 def test_podman_is_started_and_an_image_that_it_cannot_get_is_named() -> None:

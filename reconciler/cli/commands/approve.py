@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.output.printing import echo_text
 
 
 @click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
@@ -23,7 +24,7 @@ def command(settings_file: Path, digest: str) -> None:
     from reconciler.operations.approval import record_approval
 
     settings = load_settings_as_owner(settings_file)
-    click.echo(record_approval(settings, digest, get_operator_name()))
+    echo_text(record_approval(settings, digest, get_operator_name()))
     woken = wake_daemon(settings.state, None, "approval")
     click.echo(
         "the daemon continues with it" if woken else "no daemon runs; the next `reconciler apply` continues with it"

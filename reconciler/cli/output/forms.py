@@ -45,7 +45,7 @@ class Output(NamedTuple):
 
     def style(self, *, headings: bool = True) -> TextStyle:
         """How text is shown on standard output."""
-        from reconciler.cli.output.printing import is_colour_terminal
+        from reconciler.terminal.folding import is_colour_terminal
 
         return TextStyle(is_colour_terminal(sys.stdout), self.form == "wide", headings)
 
