@@ -11,14 +11,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.cli.output.progress import ProgressDisplay, WaitDisplay, format_bar
+from reconciler.convert.checking import check_drafts
+from reconciler.convert.drafts import Draft
 from reconciler.daemon.run_log import ProgressLog
 from reconciler.iteration import Progress, report_progress_to, track_items
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.model.key import Kind
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.printable import guard_stream
+from reconciler.records.backup import restore_backup
+from reconciler.records.store import FILE
 from reconciler.review.folder import check_folder
 from tests.support.clock import FakeClock
-from tests.support.command_sandbox import GVC, workload
+from tests.support.command_sandbox import GVC, CommandSandbox, workload
 
 
 class Terminal(StringIO):
@@ -106,6 +111,25 @@ def test_files_are_counted_as_a_check_reads_them(tmp_path: Path) -> None:
     with report_progress_to(reports.append):
         check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     assert reports == [Progress("reading manifests", done, 4) for done in range(5)]
+
+
+def test_manifests_are_counted_as_a_conversion_checks_them() -> None:
+    drafts = [Draft(Kind.GVC, "", name, {"kind": "gvc", "name": name}) for name in ("shop", "ops")]
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        assert check_drafts(drafts, "compose.yaml", lambda _: ()) == []
+    assert reports == [Progress("checking manifests", done, 2) for done in range(3)]
+
+
+def test_pages_are_counted_as_a_restore_copies_them(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    assert sandbox.run("backup", "saved.sqlite").code == 0
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        restore_backup(tmp_path / "saved.sqlite", sandbox.state / FILE, force=True)
+    assert {report.what for report in reports} == {"restoring pages"}
+    assert reports[-1].done == reports[-1].total > 0
 
 
 def test_the_reason_of_a_wait_is_shown_each_ten_seconds() -> None:
