@@ -23,7 +23,6 @@ from reconciler.cli.options import (
 from reconciler.cli.output.forms import (
     Output,
     format_document,
-    format_names,
     output_option,
     print_document,
     print_items,
@@ -31,6 +30,7 @@ from reconciler.cli.output.forms import (
 from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
 from reconciler.errors import UsageError
+from reconciler.model.lists.naming import format_names
 from reconciler.overviews.choosing import Choice, choose_entries, take_choice
 from reconciler.overviews.overview import (
     FOLLOW,

@@ -16,9 +16,10 @@ from reconciler.cli.output.printing import echo_text
 def command(settings_file: Path, digest: str) -> None:
     """Approve the deletes of the plan with this DIGEST, or the rewritten history of a source with this commit.
 
-    Its first 8 characters are enough if no other digest begins with them. `reconciler plan` prints the digest of a
-    plan whose deletes wait. The digest covers the steps, not the commit, so a later commit that leaves the steps the
-    same does not void the approval. A branch that was rewritten is followed from the approved commit on, this once.
+    Its first characters are enough, at least 4, if no other digest begins with them. `reconciler plan` prints the
+    digest of a plan whose deletes wait. The digest covers the steps, not the commit, so a later commit that leaves the
+    steps the same does not void the approval. A branch that was rewritten is followed from the approved commit on,
+    this once.
     """
     from reconciler.daemon.wake import wake_daemon
     from reconciler.operations.approval import record_approval

@@ -17,9 +17,10 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
-from reconciler.cli.output.forms import Output, format_names, output_option, print_document
+from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import echo_text, note_uncommitted, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.model.lists.naming import format_names
 from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
