@@ -17,9 +17,10 @@ from reconciler.cli import cli
 from reconciler.cli.foreground import run_in_foreground
 from reconciler.cli.local_settings import choose_page_port
 from reconciler.cli.options import load_settings_as_owner
-from reconciler.cli.output.printing import is_colour_terminal, print_error
+from reconciler.cli.output.printing import print_error
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.render.layout import paint_text
+from reconciler.terminal.folding import is_colour_terminal
 
 SETTINGS = """\
 # Written for a trial: the daemon follows the repository beside this file and runs what it says on this machine.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, MutableMapping
@@ -55,7 +56,9 @@ def _configure_structlog(format: str, level: str, out: TextIO) -> None:  # noqa:
 
     console = format == "console" or (format == "auto" and out.isatty())
     people = structlog.dev.ConsoleRenderer(
-        colors=out.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+        colors=out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        sort_keys=False,
+        exception_formatter=structlog.dev.plain_traceback,
     )
     structlog.configure(
         processors=[

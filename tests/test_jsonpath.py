@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.render.jsonpath import MOST_LENGTH, parse_template
+from reconciler.model.lists.jsonpath import MOST_LENGTH, parse_template
 from tests.support.pace import in_time
 
 SHOP: dict[str, Any] = {

@@ -28,7 +28,7 @@ from docs.generate.roff import (
 from reconciler import __version__
 from reconciler.cli import GROUPS, cli, read_commands
 from reconciler.platform_cli.command_line import all_rows
-from reconciler.platform_cli.table.row import COMMON, Option, Row
+from reconciler.platform_cli.table.row import COMMON, LISTING, Option, Row
 
 SETTINGS = "/etc/reconciler/settings.yaml"
 RECONCILER_FILES = (
@@ -167,6 +167,7 @@ def _write_platform() -> str:
         write_section("synopsis", write_synopsis(["platform COMMAND [OPTIONS] [ARGUMENTS]"])),
         write_section("description", write_paragraphs(PLATFORM_TEXT)),
         write_section("options", write_list(map(_describe_option, COMMON))),
+        write_section("options of lists", write_list(map(_describe_option, LISTING))),
         write_section("commands", "".join(parts)),
         write_section("exit status", write_list(PLATFORM_CODES)),
         write_section("files", write_list(PLATFORM_FILES)),
@@ -180,7 +181,8 @@ def _describe_row(row: Row) -> Entry:
     term = " ".join(filter(None, (*row.words[:-1], names, row.argument)))
     if row.instead:
         return Entry(term, f"Not available: {row.instead}.")
-    return Entry(term, " ".join([row.summary, *(_quote_option(option) for option in row.options)]))
+    lists = ["It has the options of lists."] if row.lists else []
+    return Entry(term, " ".join([row.summary, *(_quote_option(option) for option in row.options), *lists]))
 
 
 def _quote_option(option: Option) -> str:
@@ -193,8 +195,9 @@ def _describe_option(option: Option) -> Entry:
 
 
 def _join_names(option: Option) -> str:
-    value = "|".join(option.choices) or ("" if option.flag else option.metavar)
-    return " ".join(filter(None, (option.names.replace("/", ", "), value)))
+    value = "|".join((*option.choices, *option.more_choices)) or ("" if option.flag else option.metavar)
+    names = ", ".join((*option.also, *option.names.split("/")))
+    return " ".join(filter(None, (names, value)))
 
 
 def _write_helper() -> str:

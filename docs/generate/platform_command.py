@@ -11,7 +11,7 @@ from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import WORD_ALIASES
-from reconciler.platform_cli.table.row import COMMON, Option, Row
+from reconciler.platform_cli.table.row import COMMON, LISTING, Option, Row
 
 HEAD = """\
 # The platform command
@@ -79,7 +79,8 @@ container with Docker or Podman. The image is yours: none is published. It finds
 profiles. To use it, add `"credHelpers": {"registry.example.com": "platform"}` to `~/.docker/config.json`, or to
 `auth.json` of Podman, and log in: `docker login registry.example.com`.
 
-A reference is a name, a link such as `/org/acme/gvc/shop` or `//workload/web`, or a key such as `workload/shop/web`.
+A reference is a name, a link such as `/org/acme/gvc/shop` or `//workload/web`, or a key such as `workload/shop/web`,
+whose kind can be a plural or short name (`wl/web`). Where one reference is taken, `KIND NAME` is one, too.
 What is in a GVC, and names none, is in that of the call. `<>` is required, `[]` optional, and `...` allows several.
 `get` with an empty one lists all; other commands refuse it.
 
@@ -95,6 +96,8 @@ def _sections() -> Iterator[str]:
     yield "## Options of every command\n\n"
     yield _options(COMMON)
     rows = all_rows()
+    yield "\n## Options of lists\n\nWhat lists something has these, too: its row names them *list*.\n\n"
+    yield _options(LISTING)
     yield "\n## For operators\n\n"
     yield table(("Command", "What it does", "Options"), map(_cells, OPERATOR_ROWS))
     words = sorted({row.words[0] for row in rows} - {row.words[0] for row in OPERATOR_ROWS})
@@ -176,18 +179,19 @@ def _cells(row: Row) -> tuple[str, str, str]:
     command = ", ".join(f"`{' '.join(filter(None, (each, row.argument)))}`" for each in names)
     if row.instead:
         return command, f"Not available: {row.instead}.", ""
-    return command, row.summary, ", ".join(map(_shown, row.options))
+    return command, row.summary, ", ".join([*map(_shown, row.options), *(["*list*"] if row.lists else [])])
 
 
 def _shown(option: Option) -> str:
-    names = ", ".join(f"`{each}`" for each in option.names.split("/"))
+    names = ", ".join(f"`{each}`" for each in (*option.also, *option.names.split("/")))
     marks = [mark for mark, found in (("required", option.required), ("repeatable", option.multiple)) if found]
     return names + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _options(options: Iterable[Option]) -> str:
     rows = [
-        (", ".join(f"`{each}`" for each in option.names.split("/")), ", ".join(f"`{each}`" for each in option.choices)
+        (", ".join(f"`{each}`" for each in (*option.also, *option.names.split("/"))),
+         ", ".join(f"`{each}`" for each in (*option.choices, *option.more_choices))
          or option.metavar or "boolean", option.help)
         for option in options
     ]  # fmt: skip

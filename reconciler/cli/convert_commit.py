@@ -11,6 +11,7 @@ import click
 
 from reconciler.cli.convert_io import convert_named_files, print_plain_findings, write_drafts
 from reconciler.cli.git_commands import commit_files, find_work_tree, refuse_staged
+from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import STDIN, shown_name
 
@@ -49,7 +50,7 @@ def commit_manifests(
     if not commit:
         click.echo(f"nothing differs from what is committed in {work_tree}")
         return 0
-    click.echo(f"{len(converted.drafts)} manifests below {out} are committed as {commit[:12]}: {make_subject(files)}")
+    echo_text(f"{len(converted.drafts)} manifests below {out} are committed as {commit[:12]}: {make_subject(files)}")
     return 0
 
 

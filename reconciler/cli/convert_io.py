@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import shown_name
 from reconciler.render.layout import paint_text
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.convert.checking import ManifestProblem
@@ -130,6 +131,6 @@ def print_plain_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         where = paint_text(f"{finding.path}:{finding.line}:{finding.column}:", "bold", on)
         severity = paint_text(str(finding.severity), _COLOURS[finding.severity], on)
-        click.echo(f"{where} {severity}: {finding.message} {paint_text(f'[{finding.rule}]', 'grey', on)}", err=True)
+        echo_text(f"{where} {severity}: {finding.message} {paint_text(f'[{finding.rule}]', 'grey', on)}", err=True)
         if finding.suggestion:
-            click.echo(f"    {finding.suggestion}", err=True)
+            echo_text(f"    {finding.suggestion}", err=True)

@@ -12,7 +12,8 @@ import click
 
 from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal, print_error, print_findings
+from reconciler.cli.output.printing import echo_text, print_error, print_findings
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.changes.manifests import ChangeOptions, ManifestEditor
@@ -82,7 +83,7 @@ class ManifestChange:
         else:
             excerpts = Excerpts(lambda path: (refused.after.get(path) or "").encode())
             print_findings(refused.errors, excerpts, sys.stderr)
-            click.echo(explain_hint(refused.errors), nl=False, err=True)
+            echo_text(explain_hint(refused.errors), nl=False, err=True)
         print_error(str(refused))
         return 1
 
@@ -100,12 +101,12 @@ class ManifestChange:
         from reconciler.review.plan import review_planned
 
         reviewed = review_planned(self.manifest.pipeline, change.planned, blame=False)
-        click.echo(plan_text(reviewed, colour=is_colour_terminal(sys.stdout)), nl=False)
+        echo_text(plan_text(reviewed, colour=is_colour_terminal(sys.stdout)), nl=False)
         if self.options.dry:
             click.echo("nothing was committed")
             return
         source = self.manifest.pipeline.name
-        click.echo(f"{self.manifest.key}: commit {change.commit.id[:12]} on {change.branch} of the source {source}")
+        echo_text(f"{self.manifest.key}: commit {change.commit.id[:12]} on {change.branch} of the source {source}")
         if self.options.review:
             click.echo(f"open a review: {change.review or f'merge {change.branch}'}")
 

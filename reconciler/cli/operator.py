@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import get_operator_name, load_settings_as_owner
+from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], 
     from reconciler.operations.commands import run_operator_command
 
     settings = load_settings_as_owner(settings_file)
-    click.echo(run_operator_command(settings, SystemClock(), get_operator_name(), verb))
+    echo_text(run_operator_command(settings, SystemClock(), get_operator_name(), verb))
     woken = wake_daemon(settings.state, None, reason)
     if not woken:
         click.echo("no daemon runs; the next `reconciler apply` follows it")

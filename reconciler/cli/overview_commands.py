@@ -23,13 +23,14 @@ from reconciler.cli.options import (
 from reconciler.cli.output.forms import (
     Output,
     format_document,
-    format_names,
     output_option,
     print_document,
     print_items,
 )
+from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
 from reconciler.errors import UsageError
+from reconciler.model.lists.naming import format_names
 from reconciler.overviews.choosing import Choice, choose_entries, take_choice
 from reconciler.overviews.overview import (
     FOLLOW,
@@ -43,6 +44,7 @@ from reconciler.overviews.overview import (
     ReadContext,
 )
 from reconciler.overviews.writing import FORMS, make_document
+from reconciler.terminal.folding import can_redraw, count_columns, fold_text
 from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
@@ -141,10 +143,11 @@ class _Reader(NamedTuple):
         return entries._replace(rows=list(entries.rows))
 
 
-def show_text(text: str, nothing: str) -> None:
-    """Print ``text``, or ``nothing`` on standard error where it is empty."""
+def show_text(text: str, nothing: str, *, wide: bool = False) -> None:
+    """Print ``text``, or ``nothing`` on standard error where it is empty; the lines of ``wide`` text stay long."""
     shown = text or nothing
-    click.echo(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
+    print_shown = click.echo if wide else echo_text
+    print_shown(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
 
 
 def name_nothing(overview: Overview, choice: Choice) -> str:
@@ -156,7 +159,7 @@ def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> N
     """Show what ``read`` returns on this terminal, anew after each ``interval``, until Ctrl-C."""
     with Live(sys.stdout) as live:
         while True:
-            live.draw((read() or overview.nothing).splitlines())
+            live.draw(fold_text(read() or overview.nothing, count_columns(sys.stdout)).splitlines())
             time.sleep(interval)
 
 
@@ -178,7 +181,8 @@ def _show_value(reader: _Reader, display: Display) -> int:
         watch_text(lambda: _make_text(reader, display), overview, display.interval, on_terminal=output.is_text)
     value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
     if output.is_text:
-        show_text(overview.text(value, display.style), name_nothing(overview, reader.choice))
+        text = overview.text(value, display.style)
+        show_text(text, name_nothing(overview, reader.choice), wide=display.style.wide)
         _show_notes(overview, value)
     elif output.template is not None:
         print_document(output, _make_document(reader, value))
@@ -220,7 +224,7 @@ def wait_for_end(
 
 def watch_text(read: Callable[[], str], overview: Overview, interval: float, *, on_terminal: bool) -> NoReturn:
     """Show what ``read`` returns until Ctrl-C: in place where that is for a terminal, else again after each change."""
-    if on_terminal and sys.stdout.isatty():
+    if on_terminal and can_redraw(sys.stdout):
         draw_live(read, overview, interval)
     shown = None
     while True:
@@ -272,7 +276,7 @@ def _show_notes(overview: Overview, value: Any) -> bool:
     """Print the notes on ``value``; returns whether there are any."""
     notes = [*(overview.notes(value) if overview.notes is not None else ())]
     for note in notes:
-        click.echo(note, err=True)
+        echo_text(note, err=True)
     return bool(notes)
 
 
@@ -298,7 +302,7 @@ def _print_rows(reader: _Reader, rows: Sequence[Any], display: Display) -> None:
     if not output.is_text:
         print_items(output, list(map(listing.item, entries.rows)))
     elif entries.rows:
-        click.echo(overview.text(entries, display.style))
+        show_text(overview.text(entries, display.style), "", wide=display.style.wide)
 
 
 def _show_measured(reader: _Reader, display: Display) -> None:
@@ -309,9 +313,9 @@ def _show_measured(reader: _Reader, display: Display) -> None:
     if not display.output.is_text:
         document = make_document(overview, reader.choose(_measure_usage(measurement)))
         print_document(display.output, document, listing.member)
-    elif display.once or not sys.stdout.isatty():
+    elif display.once or not can_redraw(sys.stdout):
         text = overview.text(reader.choose(_measure_usage(measurement)), display.style)
-        show_text(text, name_nothing(overview, reader.choice))
+        show_text(text, name_nothing(overview, reader.choice), wide=display.style.wide)
     elif not is_empty:
         draw_live(lambda: overview.text(reader.choose(measurement.read()), display.style), overview, display.interval)
     if not is_empty:

@@ -17,7 +17,7 @@ from reconciler.cli.commands.logs import line_form
 from reconciler.cli.commands.plan import choose_exit_code, print_plans
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.forms import Output, format_document, print_document, print_items
-from reconciler.cli.output.printing import source_errors_printed
+from reconciler.cli.output.printing import echo_text, source_errors_printed
 from reconciler.cli.overview_commands import (
     draw_live,
     name_nothing,
@@ -35,6 +35,7 @@ from reconciler.overviews.table import OVERVIEWS
 from reconciler.printable import write_unguarded
 from reconciler.render.plan.rendered import RenderedPlan
 from reconciler.settings import Settings
+from reconciler.terminal.folding import can_redraw
 from reconciler.times import iso_milliseconds, parse_time
 
 JSON, TEXT, LINES, MARKDOWN = "application/json", "text/plain", "application/x-ndjson", "text/markdown"
@@ -90,14 +91,15 @@ def _print_text(overview: Overview, api: ApiClient, parameters: Parameters, read
     def read_lines() -> str:
         return "".join(read().splitlines(keepends=True)[shown_lines])
 
-    if overview.is_measured and not parameters["once"] and sys.stdout.isatty():
+    if overview.is_measured and not parameters["once"] and can_redraw(sys.stdout):
         draw_live(read_lines, overview, parameters["interval"])
     if parameters.get("watch"):
         watch_text(read_lines, overview, parameters["interval"], on_terminal=True)
     text = _read_at_end(api, parameters, read_lines)
-    show_text(text, name_nothing(overview, take_choice({**parameters})))
+    is_wide = parameters["output"].form == "wide"
+    show_text(text, name_nothing(overview, take_choice({**parameters})), wide=is_wide)
     if overview.notes_path:
-        click.echo(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
+        echo_text(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
 
 
 def _print_value(overview: Overview, api: ApiClient, parameters: Parameters, read: Callable[[], str]) -> None:

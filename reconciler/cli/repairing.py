@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.editor import replace_file
-from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.documents.redaction import visible_lines
 from reconciler.input_files import read_file
 from reconciler.model.revision import YAML_SUFFIXES
 from reconciler.printable import escape_text
 from reconciler.render.excerpt import HIDDEN
 from reconciler.render.layout import paint_text
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.manifests.normalize import ManifestContext

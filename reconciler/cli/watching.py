@@ -12,6 +12,8 @@ import click
 
 from reconciler.cli.output.printing import print_error
 from reconciler.errors import ReconcilerError
+from reconciler.printable import write_unguarded
+from reconciler.terminal.folding import can_redraw
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _STEP_MILLISECONDS, _ROUND_MILLISECONDS = 50, 100
@@ -35,7 +37,7 @@ def repeat_on_change(paths: Sequence[Path], check: Callable[[], object]) -> NoRe
     )
     next(watch)  # it has begun: what changes while a check runs is seen after it
     while True:
-        click.echo(_CLEAR if sys.stdout.isatty() else time.strftime("checked at %H:%M:%S"), nl=not sys.stdout.isatty())
+        _begin_round()
         try:
             check()
         except ReconcilerError as error:
@@ -43,6 +45,14 @@ def repeat_on_change(paths: Sequence[Path], check: Callable[[], object]) -> NoRe
         sys.stdout.flush()
         while not next(watch):
             pass
+
+
+def _begin_round() -> None:
+    """Clear the terminal, or print the time."""
+    if can_redraw(sys.stdout):
+        write_unguarded(sys.stdout, _CLEAR)
+    else:
+        click.echo(time.strftime("checked at %H:%M:%S"))
 
 
 def _is_watched(path: Path, places: Sequence[Path]) -> bool:

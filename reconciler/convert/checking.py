@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.convert.drafts import Draft
 from reconciler.convert.notes import ConversionNote
 from reconciler.documents.schema.validator import get_checker
+from reconciler.iteration import track_items
 
 _MOST_OF_A_DRAFT = 5
 """The most notes about one manifest; further ones mostly have the same cause."""
@@ -24,9 +25,10 @@ Check = Callable[[Draft], Iterable[ManifestProblem]]
 """What finds the problems of a manifest."""
 
 
-def check_drafts(drafts: Iterable[Draft], first: str, check: Check, *, imported: bool = False) -> list[ConversionNote]:
+def check_drafts(drafts: Sequence[Draft], first: str, check: Check, *, imported: bool = False) -> list[ConversionNote]:
     """A note for each problem of ``drafts``, at what the manifest is made of, else in the file ``first``."""
-    return [note for draft in drafts for note in _list_draft_notes(draft, first, check(draft), imported=imported)]
+    tracked = track_items(drafts, "checking manifests", len(drafts))
+    return [note for draft in tracked for note in _list_draft_notes(draft, first, check(draft), imported=imported)]
 
 
 def schema_problems(draft: Draft) -> Iterator[ManifestProblem]:

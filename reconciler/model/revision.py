@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+SHORT = 12
+"""Characters of a commit or digest that people see."""
 YAML_SUFFIXES = (".yaml", ".yml")
 JSON_SUFFIX = ".json"
 SUFFIXES = (*YAML_SUFFIXES, JSON_SUFFIX)
@@ -28,6 +30,17 @@ class Revision(msgspec.Struct, frozen=True):
 def revision_text(ref: str, commit: str) -> str:
     """``main@sha1:4f2a…``, or ``sha1:4f2a…`` if the source names a commit instead of a branch or tag."""
     return f"sha1:{commit}" if ref == commit else f"{ref}@sha1:{commit}"
+
+
+def shorten_id(text: str) -> str:
+    """The first characters of a commit or a digest, as people see it; commands take any that no other begins with."""
+    return text[:SHORT]
+
+
+def shorten_revision(text: str) -> str:
+    """``main@sha1:4f2a…`` as people see it: its commit as ``shorten_id`` has it."""
+    before, mark, commit = text.rpartition("sha1:")
+    return f"{before}{mark}{shorten_id(commit)}" if mark else text
 
 
 class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from reconciler.clock import SystemClock
 from reconciler.errors import RefusedError, SourceError
+from reconciler.model.revision import shorten_id
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.times import format_iso_time
 
-MIN_PREFIX = 8
-"""The shortest accepted prefix of a digest, in characters; `reconciler history` shows twelve."""
+MIN_PREFIX = 4
+"""The shortest accepted prefix of a digest, in characters, as in Git."""
 
 
 def record_approval(settings: Settings, digest: str, by: str) -> str:
@@ -46,9 +47,9 @@ def record_approval(settings: Settings, digest: str, by: str) -> str:
         ends = now + settings.approval_lasts
         with records.transaction():
             records.approvals.approve(hold, by, ends)
-            message = f"{by} approved {_get_plan_digest(hold)}, until {format_iso_time(ends)}"
+            message = f"{by} approved {shorten_id(_get_plan_digest(hold))}, until {format_iso_time(ends)}"
             records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVED, message)
-        return f"approved {_get_plan_digest(hold)} as {by}, until {format_iso_time(ends)}"
+        return f"approved {shorten_id(_get_plan_digest(hold))} as {by}, until {format_iso_time(ends)}"
     finally:
         records.close()
 
@@ -71,7 +72,7 @@ def _accept_rewrite(settings: Settings, records: Records, prefix: str, by: str) 
             check_rewrite_approver(pipeline, revision, by)
         with records.transaction():
             pipeline.revisions.accept(revision)
-            message = f"{by} accepted the rewritten history of {revision.ref}, from {revision.commit} on"
+            message = f"{by} accepted the rewritten history of {revision.ref}, from {shorten_id(revision.commit)} on"
             records.events.append(source_target(source.name), Reason.APPROVED, message)
         done.append(f"accepted the rewritten history of {source.name}, from {revision.commit[:12]} on, as {by}")
     return "; ".join(done)
@@ -113,5 +114,5 @@ def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[s
         waiting += [plan.hold_digest] if plan.hold_digest else []
     if texts:
         return texts
-    now = f"now waiting: {', '.join(waiting)}" if waiting else "nothing waits now"
+    now = f"now waiting: {', '.join(map(shorten_id, waiting))}" if waiting else "nothing waits now"
     raise RefusedError(f"no plan has the digest {prefix}; {now}")

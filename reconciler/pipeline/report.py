@@ -13,6 +13,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.key import Key
+from reconciler.model.revision import shorten_id, shorten_revision
 from reconciler.planning.plan import Action, Plan, StepId
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
@@ -139,9 +140,12 @@ def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
     earlier = sum((_count_done(run.counts) for run in mine), Counter())
     if report.outcome != "unchanged" or not earlier:
         return report
-    at = max(run.finished or run.started for run in mine)
+    # Runs that did nothing, such as this one, are not meant.
+    last = next(run for run in mine if _count_done(run.counts))
+    when = format_iso_time(last.finished or last.started)
+    by = "an earlier `apply`" if last.reason == "apply" else "the daemon"
     summary = ", ".join(f"{earlier[word]} {word}" for word in DONE.values() if earlier[word])
-    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {format_iso_time(at)}: {summary}")
+    return msgspec.structs.replace(report, message=f"nothing to do; {by} applied it at {when}: {summary}")
 
 
 def _count_done(counts: Mapping[str, int]) -> Counter[str]:
@@ -218,17 +222,17 @@ def _compute_outcome(outcomes: list[Outcome]) -> str:
 
 def format_report_lines(report: Report) -> Iterator[str]:
     """The report as lines of text."""
-    where = f" at {report.revision}" if report.revision else ""
+    where = f" at {shorten_revision(report.revision)}" if report.revision else ""
     yield f"{report.source}: {report.outcome}{where}: {_summary_words(report)}"
     if report.skipped_files:
         yield f"  Files with errors stay as they were: {report.skipped_files}"
     for line in report.not_applied[:MOST_LINES]:
         # The command is the same for all that waits, and has its own line below.
-        yield f"  {line.removesuffix(f': reconciler approve {report.hold_digest}')}"
+        yield f"  {line.removesuffix(f': reconciler approve {shorten_id(report.hold_digest)}')}"
     if len(report.not_applied) > MOST_LINES:
         yield f"  … and {len(report.not_applied) - MOST_LINES} more"
     if report.hold_digest:
-        yield f"  Approve what waits: reconciler approve {report.hold_digest}"
+        yield f"  Approve what waits: reconciler approve {shorten_id(report.hold_digest)}"
 
 
 def _summary_words(report: Report) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from reconciler.clock import Clock
 from reconciler.errors import InternalError, SourceError
 from reconciler.model.finding import Severity
-from reconciler.model.revision import Revision
+from reconciler.model.revision import Revision, shorten_id
 from reconciler.pipeline import report
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
@@ -130,7 +130,9 @@ def _compute_ready_condition(ended: Report) -> Condition:
     if ended.skipped_files:
         obstacles.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
     if ended.hold_digest:
-        obstacles.append((Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {ended.hold_digest}"))
+        obstacles.append(
+            (Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {shorten_id(ended.hold_digest)}")
+        )
     elif ended.outcome in ("failed", "waiting"):
         reason = Reason.STEPS_FAILED if ended.outcome == "failed" else Reason.STEPS_WAITING
         obstacles.append((reason, ended.not_applied[0] if ended.not_applied else ended.message))
@@ -175,5 +177,7 @@ def _failed_run(ended: Report, reason: str, revision: Revision | None = None) ->
 
 def _approval_required(name: str, plan: Plan) -> NewEvent:
     count = sum(step.hold.approvable for step in plan.steps)
-    message = f"{count} step{'s wait' if count > 1 else ' waits'} for: reconciler approve {plan.hold_digest}"
+    message = (
+        f"{count} step{'s wait' if count > 1 else ' waits'} for: reconciler approve {shorten_id(plan.hold_digest)}"
+    )
     return NewEvent(source_target(name), Reason.APPROVAL_REQUIRED, message)

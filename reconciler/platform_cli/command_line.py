@@ -17,13 +17,14 @@ import click
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.platform_cli.lists.forms import FormType
 from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
 from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
-from reconciler.platform_cli.table.row import COMMON, Option, Row
+from reconciler.platform_cli.table.row import COMMON, LISTING, Option, Row
 
 COMPLETE_VARIABLE = "_PLATFORM_COMPLETE"
 """The variable by which the script of completion asks."""
@@ -31,6 +32,8 @@ COMPLETION_SECONDS = 0.3
 """How long a completion waits for the server."""
 _PROFILE = "profile"
 _OF_PROFILES = ("profile", "login", "logout")
+_TARGETS = ("target", "ref")
+"""Arguments that ``KIND NAME`` can stand for."""
 _OF_SOURCES = ("source", "target")
 """Arguments that are completed by the names of sources; a target can be a key too."""
 _NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
@@ -141,15 +144,20 @@ class RowCommand(click.Command):
 
     def __init__(self, name: str, row: Row) -> None:
         own, common = [*map(_make_option, row.options)], [*map(_make_option, _list_common_options(row)), _VERSION]
+        listing = [*map(_make_option, list_listing_options(row))]
         super().__init__(
             name,
-            params=[*_make_arguments(row), *own, *common],
+            params=[*_make_arguments(row), *own, *listing, *common],
             callback=partial(_run_row, row),
             help=row.summary,
             context_settings={"ignore_unknown_options": bool(row.instead), "allow_extra_args": bool(row.instead)},
         )
         self._row = row
-        self._own, self._common = own, common
+        self._own, self._listing, self._common = own, listing, common
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse ``args``, where ``KIND NAME`` is one reference."""
+        return super().parse_args(ctx, _join_target(self, self._row, args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the options; none of a command that is not available, but what to do instead."""
@@ -158,7 +166,8 @@ class RowCommand(click.Command):
                 formatter.write_text(self._row.instead)
             return
         common = [*self._common, *filter(None, [self.get_help_option(ctx)])]
-        for title, options in (("Options", self._own), ("Options of every command", common)):
+        titled = (("Options", self._own), ("Options of lists", self._listing), ("Options of every command", common))
+        for title, options in titled:
             if records := [record for option in options if (record := option.get_help_record(ctx))]:
                 with formatter.section(title):
                     formatter.write_dl(records)
@@ -173,10 +182,47 @@ class RowCommand(click.Command):
 
 def _list_common_options(row: Row) -> Iterator[Option]:
     """The common options that no option of the row has the name of."""
-    taken = {name for option in row.options for name in option.names.split("/")}
+    taken = {name for option in row.options for name in (*option.also, *option.names.split("/"))}
     for option in COMMON:
         if names := [name for name in option.names.split("/") if name not in taken]:
-            yield option._replace(names="/".join(names))
+            yield option._replace(names="/".join(names), also=tuple(name for name in option.also if name not in taken))
+
+
+def list_listing_options(row: Row) -> tuple[Option, ...]:
+    """The options of lists that the command of ``row`` has."""
+    return LISTING if row.lists else ()
+
+
+def _join_target(command: click.Command, row: Row, args: list[str]) -> list[str]:
+    """``args`` with ``KIND/NAME`` for each ``KIND NAME`` in the place of a reference."""
+    references = _REFERENCE.findall(row.argument)
+    if not references or references[0][1] not in _TARGETS or references[0][2]:
+        return args
+    from reconciler.model.target import find_kind
+
+    words = _find_words(command, args)
+    if len(words) <= len(references) or not find_kind(args[words[0]]):
+        return args
+    at, after = words[:2]
+    joined = [*args[:at], f"{args[at]}/{args[after]}", *args[at + 1 :]]
+    del joined[after]
+    return joined
+
+
+def _find_words(command: click.Command, args: Sequence[str]) -> list[int]:
+    """The positions of the words of ``args`` that are no options, up to ``--``."""
+    valued = {
+        name for param in command.params if isinstance(param, click.Option) and not param.is_flag for name in param.opts
+    }
+    positions: list[int] = []
+    is_value = False
+    for position, word in enumerate(args):
+        if word == "--":
+            break
+        if not is_value and not (word.startswith("-") and len(word) > 1):
+            positions.append(position)
+        is_value = not is_value and word in valued
+    return positions
 
 
 def _make_arguments(row: Row) -> Iterator[click.Parameter]:
@@ -236,19 +282,33 @@ def _make_option(option: Option) -> click.Option:
     names = option.names.split("/")
     if option.flag:
         long = names[-1]
-        declared = [*names[:-1], f"{long}/--no-{long.removeprefix('--')}"]
+        if long.startswith("--no-"):
+            return click.Option([long, _get_parameter_name(option)], is_flag=True, help=option.help)
+        declared = [*option.also, *names[:-1], f"{long}/--no-{long.removeprefix('--')}"]
         return click.Option([*declared, _get_parameter_name(option)], default=option.default, help=option.help)
     return click.Option(
-        [*names, _get_parameter_name(option)],
+        [*option.also, *names, _get_parameter_name(option)],
         required=option.required,
         multiple=option.multiple,
         **({} if option.default is None else {"default": option.default}),
-        metavar=option.metavar or None,
+        metavar=option.metavar or ("FORM" if option.more_choices else None),
         shell_complete=_make_completer(_get_parameter_name(option) if _get_parameter_name(option) in _NAMED else ""),
         show_default=option.default is not None,
-        type=click.Choice(option.choices) if option.choices else click.STRING,
-        help=f"{option.help} May be repeated." if option.multiple else option.help,
+        type=_make_type(option),
+        help=_describe_option(option),
     )
+
+
+def _describe_option(option: Option) -> str:
+    """The help of an option, with the forms of one whose forms do not fit beside it."""
+    forms = f" One of {', '.join((*option.choices, *option.more_choices))}." if option.more_choices else ""
+    return option.help + forms + (" May be repeated." if option.multiple else "")
+
+
+def _make_type(option: Option) -> click.ParamType:  # type: ignore[type-arg] # only newer versions of click have it
+    if option.more_choices:
+        return FormType((*option.choices, *option.more_choices))
+    return click.Choice(option.choices) if option.choices else click.STRING
 
 
 def _run_row(row: Row, **values: Any) -> int | None:
@@ -260,11 +320,15 @@ def _run_row(row: Row, **values: Any) -> int | None:
         raise RefusedError(f"`{ctx.command_path}` is not available: {row.instead}")
     own, common = (
         {_get_parameter_name(option) for option in row.options},
-        {_get_parameter_name(option) for option in COMMON},
+        {_get_parameter_name(option) for option in (*COMMON, *list_listing_options(row))},
     )
     session = Session(_with_those_before(ctx, {name: values.get(name) for name in common - own}))
     module, _, name = row.run.partition(":")
     function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
+    if row.lists and values.get("watch"):
+        from reconciler.platform_cli.lists.watching import repeat_command
+
+        function = partial(repeat_command, function)
     try:
         code: int | None = function(
             session, *row.passed, **{key: value for key, value in values.items() if key in own or key not in common}

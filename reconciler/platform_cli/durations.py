@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from reconciler.errors import UsageError
-from reconciler.times import DURATIONS, format_iso_time, parse_duration, parse_future
+from reconciler.times import DURATIONS, format_iso_time, parse_duration, parse_future, parse_past
 
 
 def parse_length(text: str, option: str) -> float:
@@ -14,6 +14,14 @@ def parse_length(text: str, option: str) -> float:
         return parse_duration(text)
     except ValueError:
         raise UsageError(f"{option} {text}: write {DURATIONS}") from None
+
+
+def past_seconds(text: str, option: str) -> float:
+    """Seconds since the epoch of a time, or of so long ago. Raises UsageError."""
+    try:
+        return parse_past(text, time.time())
+    except ValueError:
+        raise UsageError(f"{option} {text}: write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d") from None
 
 
 def future_time(text: str, option: str) -> str:

@@ -36,8 +36,9 @@ def run_command_line(words: list[str]) -> int:
             _normalize_words(words), prog_name="platform", complete_var=COMPLETE_VARIABLE, standalone_mode=False
         )
         sys.stdout.flush()
-    except click.ClickException as error:
-        if _find_output_format(words).startswith("json"):
+    except click.ClickException as unexplained:
+        error = _explain_option(unexplained)
+        if _find_output_format(words) in ("json", "json-slim"):
             _report_error(error.format_message(), _find_output_format(words))
         else:
             error.show()
@@ -57,6 +58,19 @@ def run_command_line(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text
         return _report_bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _explain_option(error: click.ClickException) -> click.ClickException:
+    """``error`` with the nearest option, if it is about one that does not exist."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error
+    from reconciler.model.suggest import find_closest_word
+
+    options = [name for param in error.ctx.command.params for name in (*param.opts, *param.secondary_opts)]
+    begun = [name for name in options if name.startswith(error.option_name)]
+    near = begun[0] if begun else find_closest_word(error.option_name, options)
+    hint = f"; did you mean {near}?" if near else ""
+    return click.UsageError(f"there is no option {error.option_name!r}{hint}", error.ctx)
 
 
 def _report_error(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -16,8 +16,11 @@ from typing import Any
 import click
 import msgspec
 
+from reconciler.model.lists.naming import format_names
 from reconciler.platform_cli.advice import with_local_commands
+from reconciler.platform_cli.lists.choosing import ListChoice
 from reconciler.printable import escape_text, printable_json, printable_lines
+from reconciler.terminal.folding import count_columns, fold_text, is_colour_terminal
 from reconciler.times import format_short_duration, parse_time
 
 SERVER_OWNED = frozenset(
@@ -27,6 +30,7 @@ SERVER_OWNED = frozenset(
 WIDEST = 60
 """The most characters of a cell in text; -o json shows all of them."""
 
+_ALL = ListChoice()
 _WORD = re.compile(r"[A-Za-z_][-A-Za-z0-9_]*")
 """A name that Terraform takes without quotes."""
 
@@ -35,17 +39,29 @@ Columns = Mapping[str, Callable[[Mapping[str, Any]], Any]]
 
 
 class Output:
-    """Prints in ``form``; ``times`` is the form of times in text. ``colour`` allows colours on a terminal."""
+    """Prints in ``form``; ``times`` is the form of times in text. ``colour`` allows colours on a terminal.
 
-    def __init__(self, form: str, times: str, *, colour: bool) -> None:
-        self.format = form
+    Of lists it prints the ``choice``, and tables without ``headings`` where those are not wanted.
+    """
+
+    def __init__(
+        self, form: str, times: str, *, colour: bool, choice: ListChoice = _ALL, headings: bool = True
+    ) -> None:
+        self.format, _, self._template = form.partition("=")
         self._times = times
-        self._colour = colour and sys.stdout.isatty()
+        self._colour = colour and is_colour_terminal(sys.stdout)
+        self._choice = choice
+        self.headings = headings
 
     @property
     def is_text(self) -> bool:
         """Whether people read it."""
-        return self.format == "text"
+        return self.format in ("text", "wide")
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON."""
+        return self.format in ("json", "json-slim")
 
     def documents(self, pages: Iterable[list[Any]], columns: Columns, item_kind: str) -> int:
         """Print the items of a list as they come; returns how many there were."""
@@ -53,13 +69,17 @@ class Output:
 
         def count_pages() -> Iterator[list[Any]]:
             nonlocal count
-            for page in pages:
+            for page in self.choose(pages):
                 count += len(page)
                 yield page
 
         if self.is_text:
             self._echo(self.table(count_pages(), columns))
-        elif self.format.startswith("json"):
+        elif self.format == "name":
+            self._echo(format_names(page) for page in count_pages())
+        elif self._template:
+            self.value({"kind": "list", "itemKind": item_kind, "items": [*chain.from_iterable(count_pages())]})
+        elif self.is_json:
             self._echo(_json_list(map(self._slim_item, chain.from_iterable(count_pages())), item_kind))
         elif self.format == "tf":
             self._echo(f"{resource_block(slim_manifest(value))}\n" for value in chain.from_iterable(count_pages()))
@@ -67,12 +87,23 @@ class Output:
             self._echo(_yaml_stream(map(self._slim_item, chain.from_iterable(count_pages()))))
         return count
 
+    def choose(self, pages: Iterable[list[Any]]) -> Iterable[list[Any]]:
+        """What is chosen of ``pages``, in the order that is wanted; all of it where nothing is. Raises UsageError."""
+        return self._choice.choose(pages)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether not all of a list is shown as it comes."""
+        return self._choice != ListChoice()
+
     def document(self, item: Mapping[str, Any], columns: Columns) -> None:
         """Print one item."""
         if self.is_text:
             self._echo(self.table([[item]], columns))
         elif self.format == "tf":
             self._echo([f"{resource_block(slim_manifest(item))}\n"])
+        elif self.format == "name":
+            self._echo([format_names([item])])
         else:
             self.value(self._slim_item(item))
 
@@ -87,10 +118,37 @@ class Output:
         """Print any value, in text as YAML."""
         from reconciler.documents.writer import render_document
 
-        if self.format.startswith("json"):
+        if self._template:
+            self._find_values(value)
+        elif self.is_json:
             self._echo([_indent_json(value) + "\n"])
         else:
             self._echo([render_document(value)])
+
+    def _find_values(self, value: Any) -> None:
+        """Print what the template finds in ``value``; the nearest names on stderr if that is nothing."""
+        from reconciler.model.lists.jsonpath import parse_template
+
+        template = parse_template(self._template)
+        text = template.render(value)
+        self._echo([f"{text}\n" if text and not text.endswith("\n") else text])
+        if not text and (reason := template.explain_missing(value)):
+            self.note(reason.removesuffix("\n"))
+
+    def server_list(self, read: Callable[[str], str]) -> None:
+        """Print a list of which the server makes JSON and YAML; ``read`` returns it in a media type."""
+        if self.format.startswith("yaml"):
+            self.text(read("application/yaml"))
+        elif self.is_json:
+            self.text(read("application/json"))
+        else:
+            document = json.loads(read("application/json"))
+            if self.format == "name":
+                self._echo([format_names(document["items"])])
+            elif self._template:
+                self._find_values(document)
+            else:
+                self.documents([document["items"]], {}, "resource")
 
     def line(self, text: str) -> None:
         """Print one line of text."""
@@ -125,7 +183,7 @@ class Output:
         for page in pages:
             rows = [[self._cell(show(item)) for show in columns.values()] for item in page]
             widths = [max([width, *(len(row[at]) for row in rows)]) for at, width in enumerate(widths)]
-            if not begun:
+            if not begun and self.headings:
                 yield self._style_heading(_format_row(list(columns), widths))
             begun = True
             for row in rows:
@@ -148,7 +206,7 @@ class Output:
         elif isinstance(value, dict):
             value = ", ".join(f"{name}={item}" for name, item in value.items())
         text = escape_text("" if value is None else str(value))
-        return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+        return text if len(text) <= WIDEST or self.format == "wide" else f"{text[: WIDEST - 1]}…"
 
     def _slim_item(self, item: Any) -> Any:
         return slim_manifest(item) if self.format.endswith("-slim") else item
@@ -162,6 +220,9 @@ class Output:
             for text in texts:
                 sys.stdout.write(text)
             return
+        if self.format == "text":
+            columns = count_columns(sys.stdout)
+            texts = (fold_text(text, columns) for text in texts)
         height, lines, first = shutil.get_terminal_size().lines, 0, list[str]()
         for text in (rest := iter(texts)):
             first.append(text)
@@ -183,7 +244,7 @@ def slim_manifest(item: Any) -> Any:
 def error_text(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> str:
     """An error as ``form`` shows it; ``status`` is that of the server, 0 without one."""
     text = with_local_commands(message)
-    if not form.startswith("json"):
+    if form not in ("json", "json-slim"):
         return f"error: {printable_lines(text)}"
     members = {"message": text, "status": status or None, "findings": [*findings]}
     return printable_json(json.dumps({"error": members}, ensure_ascii=False))

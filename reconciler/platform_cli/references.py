@@ -15,6 +15,15 @@ SOURCE = "source"
 WORD = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 """A plain name, such as that of a workload."""
 _ALIASES = {alias: kind for kind, view in KINDS.items() for alias in view.aliases}
+
+
+def name_kind(word: str) -> str:
+    """The kind that ``word`` is the name, plural or short name of; ``word`` itself if it is none."""
+    from reconciler.model.target import find_kind
+
+    return _ALIASES.get(word) or (word if word in KINDS else find_kind(word) or word)
+
+
 Default = Callable[[], str]
 """Gives the org, or the GVC, of the call. Raises UsageError if there is none."""
 
@@ -63,12 +72,16 @@ def parse_reference(text: str, org: Default, gvc: Default, kind: str = "") -> Re
 def _parse_words(text: str, words: str, org: Default, gvc: Default) -> ResourceReference:
     """The resource ``gvc/GVC/KIND/NAME``, ``KIND/GVC/NAME`` or ``KIND/NAME``. Raises UsageError."""
     first, *rest = words.split("/")
-    kind = _ALIASES.get(first, first)
+    kind = name_kind(first)
     if kind == "gvc" and len(rest) == 3:
-        return ResourceReference(org(), _ALIASES.get(rest[1], rest[1]), rest[0], rest[2])
+        return ResourceReference(org(), name_kind(rest[1]), rest[0], rest[2])
     if kind in KINDS and all(rest):
         if KINDS[kind].in_gvc and len(rest) in (1, 2):
             return ResourceReference(org(), kind, rest[0] if rest[1:] else gvc(), rest[-1])
         if not KINDS[kind].in_gvc and rest:
             return ResourceReference(org(), kind, "", "/".join(rest))
-    raise UsageError(f"{text!r} names no resource; write KIND/NAME, KIND/GVC/NAME, or a link such as //gvc/NAME")
+    from reconciler.model.suggest import find_closest_word
+
+    near = "" if kind in KINDS or not rest else find_closest_word(first, KINDS)
+    hint = f"there is no kind {first!r}; did you mean {near}? " if near else ""
+    raise UsageError(f"{text!r} names no resource; {hint}write KIND/NAME, KIND/GVC/NAME, or a link such as //gvc/NAME")

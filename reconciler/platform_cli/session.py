@@ -11,13 +11,16 @@ from uuid import uuid4
 
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
+from reconciler.model.revision import shorten_id
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
 from reconciler.platform_cli.references import SOURCE, ResourceReference, parse_reference
 from reconciler.platform_cli.table.kinds import KINDS
+from reconciler.times import format_iso_time
 
 if TYPE_CHECKING:
     from reconciler.platform_cli.client import ApiAnswer, ApiEndpoint, Client
     from reconciler.platform_cli.keyring import TokenKeyring
+    from reconciler.platform_cli.lists.choosing import ListChoice
     from reconciler.platform_cli.output import Output
 
 MAX = 50
@@ -189,7 +192,27 @@ class Session:
 
         options = self._options
         format_, times = str(options.get("output") or "text"), str(options.get("ts") or "iso")
-        return Output(format_, times, colour=options.get("color") is not False and not self.environ.get("NO_COLOR"))
+        colour = options.get("color") is not False and not self.environ.get("NO_COLOR")
+        return Output(format_, times, colour=colour, choice=self._choice, headings=not options.get("no_headers"))
+
+    @property
+    def _choice(self) -> ListChoice:
+        """What is shown of lists. Raises UsageError."""
+        from reconciler.platform_cli.durations import past_seconds
+        from reconciler.platform_cli.lists.choosing import ListChoice
+
+        options = self._options
+        since = options.get("since")
+        at = past_seconds(str(since), "--since") if since else None
+        return ListChoice(str(options.get("selector") or ""), str(options.get("sort_by") or ""), at)
+
+    def list_query(self) -> dict[str, str]:
+        """The options of lists as parameters of the API, which chooses by itself there. Raises UsageError."""
+        choice = self._choice
+        limit = str(max(0, int(self.max))) if self._options.get("max_") is not None and self.max else ""
+        since = "" if choice.since is None else format_iso_time(choice.since)
+        wide = "true" if self.output.format == "wide" else ""
+        return {"selector": choice.selector, "sort": choice.sort, "limit": limit, "since": since, "wide": wide}
 
     def path(self, kind: str, ref: str = "") -> str:
         """The path of a resource by its name, link or key, or of the collection of ``kind``. Raises UsageError."""
@@ -252,7 +275,7 @@ class Session:
             if is_suspended:
                 self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
             elif not (self._approves and self._approve(plan["hold_digest"], path)):
-                self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
+                self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
 
     def _approve(self, digest: str, path: str) -> bool:
         """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""

@@ -12,10 +12,14 @@ from pathlib import Path
 import msgspec
 
 from reconciler.errors import RecordsError, RefusedError
+from reconciler.iteration import Progress, find_reporter
 from reconciler.records.connection import BUSY, to_disk
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
 from reconciler.records.sql import records_error
+
+_PAGES = 4096
+"""The pages of SQLite that are copied before the progress is told."""
 
 TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
 """Tables that every version of the records has had."""
@@ -216,7 +220,12 @@ def _read_summary(connection: sqlite3.Connection, path: Path) -> RecordsSummary:
 def _copy_backup(backup: Path, fresh: Path) -> None:
     os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with _open_database(backup) as source, closing(sqlite3.connect(fresh, isolation_level=None)) as target:
-        source.backup(target)
+        report = find_reporter() or (lambda _: None)
+
+        def report_pages(_: int, left: int, pages: int) -> None:
+            report(Progress("restoring pages", pages - left, pages))
+
+        source.backup(target, pages=_PAGES, progress=report_pages)
 
 
 def remove_database(path: Path) -> None:

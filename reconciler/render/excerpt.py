@@ -15,6 +15,8 @@ WIDTH = 100
 """Columns shown of a line; of a longer line, those around the caret."""
 LONGEST = 4 * WIDTH
 """The most characters shown of a line: some take no column."""
+MARGIN = len("       | ……")
+"""Columns beside a line: its number, and what stands for the rest of it."""
 BEFORE = 30
 """Columns shown before the caret in a cut line."""
 TAB = "    "
@@ -31,6 +33,11 @@ class Excerpts:
         self._path = ""
         self._lines: list[str | None] = []
         self._ends: dict[tuple[int, int], int] = {}
+        self._width = WIDTH
+
+    def narrow(self, columns: int) -> None:
+        """Show lines that fit a terminal of ``columns``."""
+        self._width = max(min(WIDTH, columns - MARGIN), BEFORE + 1)
 
     def of(self, finding: Finding) -> tuple[str, str] | None:
         """Return the line of ``finding`` and the line of carets below it; None if there is no line to show."""
@@ -52,17 +59,17 @@ class Excerpts:
         if line is None or start > len(line):
             return HIDDEN, ""
         stop = min(self._ends.get((finding.line, finding.column), 0) - 1, len(line.rstrip()))
-        return underline_range(line, start, max(stop, start + 1))
+        return underline_range(line, start, max(stop, start + 1), self._width)
 
 
-def underline_range(line: str, start: int, stop: int) -> tuple[str, str]:
+def underline_range(line: str, start: int, stop: int, columns: int = WIDTH) -> tuple[str, str]:
     """Return ``line`` as a terminal shows it, and the carets below the characters from ``start`` to ``stop``."""
     line = line.rstrip()
     first, last = 0, len(line)
     # In a file that is one long line, no finding scans the whole line.
-    if len(line) > LONGEST or sum(_render_cell(character)[1] for character in line) > WIDTH:
+    if len(line) > LONGEST or sum(_render_cell(character)[1] for character in line) > columns:
         first = max(0, start - BEFORE)
-        last = _find_fitting_end(line, first)
+        last = _find_fitting_end(line, first, columns)
     cells = [_render_cell(character) for character in line[first:last]]
     shown = "…" * (first > 0) + "".join(text for text, _ in cells) + "…" * (last < len(line))
     indent = (first > 0) + sum(width for _, width in cells[: start - first])
@@ -70,9 +77,8 @@ def underline_range(line: str, start: int, stop: int) -> tuple[str, str]:
     return shown, " " * indent + "^" * max(length, 1)
 
 
-def _find_fitting_end(line: str, first: int) -> int:
-    """The end of the characters from ``first`` that fit into the width."""
-    room = WIDTH
+def _find_fitting_end(line: str, first: int, room: int) -> int:
+    """The end of the characters from ``first`` that fit into ``room`` columns."""
     end = min(len(line), first + LONGEST)
     for number in range(first, end):
         room -= _render_cell(line[number])[1]

@@ -16,6 +16,7 @@ from reconciler.engines.volumes import newest_snapshot, read_volumes, size_in_wo
 from reconciler.manifests.defaults import drop_defaults
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
+from reconciler.model.revision import shorten_revision
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.conditions import Condition
@@ -275,7 +276,7 @@ def _list_summary_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         yield "Version", "not applied yet"
         return
     yield "Version", str(_get_applied_version(facts))
-    yield "Revision", newest.revision
+    yield "Revision", shorten_revision(newest.revision)
     yield "Applied", format_iso_time(newest.applied_at)
     if newest.alias:
         yield "Alias", newest.alias

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model.revision import revision_text
+from reconciler.model.revision import revision_text, shorten_id, shorten_revision
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import ScopeCondition
 from reconciler.records.tables.suspensions import source_target
@@ -117,9 +117,9 @@ def _list_summary_rows(details: SourceDetails) -> Iterator[tuple[str, str]]:
     yield "Live", strip_control(_is_live(details))
     yield "Repository", details.url
     unreadable = f"cannot be read: {details.unreadable}"
-    tip = unreadable if newest is None else f"{newest} ({newest.subject}, {newest.author})"
+    tip = unreadable if newest is None else f"{shorten_revision(str(newest))} ({newest.subject}, {newest.author})"
     yield "Newest", strip_control(tip)
-    applied = f"{row.ref} {row.commit} ({row.subject}, {row.author})" if row is not None else "nothing yet"
+    applied = f"{row.ref} {shorten_id(row.commit)} ({row.subject}, {row.author})" if row is not None else "nothing yet"
     yield "Applied", strip_control(applied)
     counts = details.health_counts.items()
     yield "Resources", ", ".join(f"{count} {health}" for health, count in counts if count) or "none"

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
+from reconciler.model.revision import shorten_revision
 from reconciler.printable import code_span, escape_text
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.conditions import Condition
@@ -87,7 +88,7 @@ def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes
 
     ``path`` returns the path of the status file of a resource, which its row links to.
     """
-    revision = code_span(without_controls(overview.revision)) or "no revision yet"
+    revision = code_span(shorten_revision(without_controls(overview.revision))) or "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
         f"# Status of {_escape_markdown(overview.source)}",

@@ -163,7 +163,7 @@ def test_other_forms_are_those_of_the_command(sandbox: ApiSandbox) -> None:
         ("-snapshot?key=source/main", 400, "a source has no snapshots"),
         ("-snapshot?key=gvc/shop", 409, "is no volume set"),
         ("source/none/-plan", 404, "there is no source 'none'"),
-        ("-plan/short", 400, "the first 8 characters"),
+        ("-plan/abc", 400, "the first 4 characters"),
         ("-plan/0123456789", 404, "no current plan has the digest 0123456789"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_second_run_reports_that_nothing_is_to_be_done(tmp_path: Path) -> None
     sandbox = CommandSandbox(tmp_path)
     sandbox.applied()
     tip = sandbox.repo.git("rev-parse", "main")
-    assert sandbox.applied().out == f"main: unchanged at main@sha1:{tip}: nothing to do\n"
+    assert sandbox.applied().out == f"main: unchanged at main@sha1:{tip[:12]}: nothing to do\n"
     status = sandbox.repo.git("rev-parse", "reconciler/status")
     sandbox.applied()
     assert sandbox.repo.git("rev-parse", "reconciler/status") == status, "what stayed as it was is not written again"
@@ -89,7 +89,7 @@ def test_apply_lists_deletes_that_wait_and_applies_the_rest(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("digest", ["digest", "hold_digest"])
-@pytest.mark.parametrize("length", [8, 12])
+@pytest.mark.parametrize("length", [4, 12])
 @pytest.mark.parametrize("applied_first", [True, False])
 def test_the_beginning_of_a_digest_is_enough_for_an_approval(
     tmp_path: Path, digest: str, length: int, applied_first: bool
@@ -98,11 +98,11 @@ def test_the_beginning_of_a_digest_is_enough_for_an_approval(
     planned = sandbox.plan()
     if applied_first:
         assert sandbox.run("apply").code == 1
-    result = sandbox.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
+    result = sandbox.run("approve", planned[digest][: length - 1] if length == 4 else "0" * length)
     assert (result.code, "approved" in result.out) == (1, False)
     result = sandbox.run("approve", planned[digest][:length])
     assert (result.code, result.err) == (0, "")
-    assert f"approved {planned['hold_digest']} as " in result.out
+    assert f"approved {planned['hold_digest'][:12]} as " in result.out
     assert sandbox.run("apply").code == 0
 
 
@@ -115,7 +115,7 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
         assert sandbox.run("apply").code == 1
     result = sandbox.run("approve", planned[digest])
     assert (result.code, result.err) == (0, "")
-    assert planned["hold_digest"] in result.out
+    assert planned["hold_digest"][:12] in result.out
     assert "the next `reconciler apply` continues with it" in result.out
     assert sandbox.run("apply").code == 0
     assert "volumeset/shop/data" not in sandbox.recorded()
@@ -134,7 +134,7 @@ def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_commands_print_the_approval_that_waits(tmp_path: Path, command: str) -> None:
     sandbox = waiting_sandbox(tmp_path)
-    typed = re.findall(r"reconciler (approve [0-9a-f]{32})$", sandbox.run(command).out, re.MULTILINE)
+    typed = re.findall(r"reconciler (approve [0-9a-f]{12})$", sandbox.run(command).out, re.MULTILINE)
     assert len(typed) == 1
     assert sandbox.run(*typed[0].split()).code == 0
     assert sandbox.run("apply").code == 0
@@ -160,7 +160,9 @@ def test_approve_refuses_an_unknown_digest_and_names_the_one_that_waits(tmp_path
     sandbox.commit(WITHOUT_DB)
     result = sandbox.run("approve", "0" * 32)
     assert result.code == 1
-    assert result.err == f"error: no plan has the digest {'0' * 32}; now waiting: {sandbox.plan()['hold_digest']}\n"
+    assert (
+        result.err == f"error: no plan has the digest {'0' * 32}; now waiting: {sandbox.plan()['hold_digest'][:12]}\n"
+    )
 
 
 def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:

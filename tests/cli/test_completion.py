@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_sandbox import CommandSandbox, here
+from tests.support.programs import tool
+from tests.support.terminal import terminal
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +70,40 @@ def test_a_shell_gets_its_script(tmp_path: Path, shell: str) -> None:
     assert (result.code, "_RECONCILER_COMPLETE" in result.out) == (0, True)
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=result.out, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("shell", "options", "load"),
+    [
+        ("bash", ["--norc"], "source {}"),
+        ("zsh", ["-f"], "autoload -U compinit && compinit -u -D && source {}"),
+    ],
+)
+def test_a_shell_completes_a_live_name_with_the_tab_key(
+    sandbox: CommandSandbox, tmp_path: Path, shell: str, options: list[str], load: str
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(here("completion", shell, cwd=tmp_path).out)
+    with terminal(
+        [tool(shell, shell), *options, "-i"], list_variables(sandbox, tmp_path), 200, controlling=True
+    ) as shown:
+        shown.type(f'{load.format(script)}; echo loa""ded\r'.encode())
+        shown.until(lambda screen: "\nloaded" in screen, "the script is loaded")
+        shown.type(b"reconciler restart workload/shop/w\t")
+        shown.until(lambda screen: "restart workload/shop/web" in screen, "the name is whole")
+
+
+def test_fish_completes_a_live_name(sandbox: CommandSandbox, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(here("completion", "fish", cwd=tmp_path).out)
+    asked = f"source {script}; complete --do-complete 'reconciler restart workload/shop/w'"
+    command = [tool("fish", "fish"), "--no-config", "--command", asked]
+    environ = {**os.environ, **list_variables(sandbox, tmp_path)}
+    assert subprocess.check_output(command, env=environ, text=True) == "workload/shop/web\n"
+
+
+def list_variables(sandbox: CommandSandbox, home: Path) -> dict[str, str]:
+    """The variables of a shell whose commands find the settings of ``sandbox``."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    settings = {"RECONCILER_SETTINGS": str(sandbox.settings), "ZDOTDIR": str(home)}
+    return {**settings, "PATH": path, "TERM": "dumb", "PS1": "> "}

@@ -6,7 +6,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from reconciler.documents.schema.loader import find_shipped_path
+from tests.support.command_sandbox import here
 from tests.support.records import reconciler
 
 
@@ -37,6 +40,14 @@ def test_every_document_names_the_schema_that_lies_beside_it_and_is_valid(tmp_pa
         assert {(path.parent / each).resolve() for each in named} == {tmp_path / "manifests/.schemas/manifest.json"}
     result = reconciler("validate", "manifests", cwd=tmp_path)
     assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("template", ["web", "compose", "kubernetes"])
+def test_the_other_examples_have_no_findings_and_are_committed(tmp_path: Path, template: str) -> None:
+    result = here("init", "page", "--template", template, cwd=tmp_path)
+    assert (result.code, "    local: {engine: host}" in result.out) == (0, True), result
+    assert here("validate", "page", cwd=tmp_path).out == "no findings in 2 documents, 2 resources\n"
+    assert git(tmp_path / "page", "status", "--porcelain") == ""
 
 
 def test_a_user_whom_git_does_not_know_can_begin_too(tmp_path: Path) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from io import StringIO
+import os
+import pty
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from reconciler.cli.output.progress import ProgressDisplay, WaitDisplay, format_bar
+from reconciler.convert.checking import check_drafts
+from reconciler.convert.drafts import Draft
 from reconciler.daemon.run_log import ProgressLog
 from reconciler.iteration import Progress, report_progress_to, track_items
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.model.key import Kind
 from reconciler.pipeline.externals import ExternalResources
+from reconciler.printable import guard_stream
+from reconciler.records.backup import restore_backup
+from reconciler.records.store import FILE
 from reconciler.review.folder import check_folder
 from tests.support.clock import FakeClock
-from tests.support.command_sandbox import GVC, workload
+from tests.support.command_sandbox import GVC, CommandSandbox, workload
 
 
 class Terminal(StringIO):
@@ -23,6 +31,11 @@ class Terminal(StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+@pytest.fixture(autouse=True)
+def _on_a_terminal_that_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
 
 
 def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +48,33 @@ def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch
     display.show(Progress("reading manifests", 5, 10))
     display.show(Progress("reading manifests", 6, 10))
     bar = "reading manifests: 5 of 10  [##############" + "-" * 15 + "]"
-    assert terminal.getvalue() == f"\r\x1b[2K{bar}", "it is drawn ten times a second at most"
+    assert terminal.getvalue() == f"\r\x1b[J{bar}", "it is drawn ten times a second at most"
     display.show(Progress("reading manifests", 10, 10))
-    assert terminal.getvalue().endswith("]\r\x1b[2K")
+    assert terminal.getvalue().endswith("]\r\x1b[J")
+
+
+def test_a_real_terminal_gets_the_bar_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    clock = FakeClock()
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0) as seen, os.fdopen(slave, "w") as stream:
+        assert isinstance(stream, TextIOWrapper)
+        guard_stream(stream)
+        display = ProgressDisplay(stream, clock.monotonic)
+        clock.block(1.0)
+        display.show(Progress("reading", 1, 2))
+        assert seen.read(100) == b"\r\x1b[Jreading: 1 of 2  [###############---------------]"
+        display.clear()
+        assert seen.read(100) == b"\r\x1b[J"
+
+
+def test_a_terminal_that_obeys_nothing_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    clock, terminal = FakeClock(), Terminal()
+    display = ProgressDisplay(terminal, clock.monotonic)
+    clock.block(11.0)
+    display.show(Progress("reading", 1, 2))
+    assert terminal.getvalue() == "reading: 1 of 2\n"
 
 
 def test_without_a_terminal_a_line_comes_each_ten_seconds() -> None:
@@ -74,6 +111,25 @@ def test_files_are_counted_as_a_check_reads_them(tmp_path: Path) -> None:
     with report_progress_to(reports.append):
         check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     assert reports == [Progress("reading manifests", done, 4) for done in range(5)]
+
+
+def test_manifests_are_counted_as_a_conversion_checks_them() -> None:
+    drafts = [Draft(Kind.GVC, "", name, {"kind": "gvc", "name": name}) for name in ("shop", "ops")]
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        assert check_drafts(drafts, "compose.yaml", lambda _: ()) == []
+    assert reports == [Progress("checking manifests", done, 2) for done in range(3)]
+
+
+def test_pages_are_counted_as_a_restore_copies_them(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    assert sandbox.run("backup", "saved.sqlite").code == 0
+    reports: list[Progress] = []
+    with report_progress_to(reports.append):
+        restore_backup(tmp_path / "saved.sqlite", sandbox.state / FILE, force=True)
+    assert {report.what for report in reports} == {"restoring pages"}
+    assert reports[-1].done == reports[-1].total > 0
 
 
 def test_the_reason_of_a_wait_is_shown_each_ten_seconds() -> None:

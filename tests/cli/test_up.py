@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import chdir, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.support.git import GitRepo
 from tests.support.host_sandbox import open_place
 from tests.support.programs import OWNER, find_common_python, give_away, only_root, tool
 from tests.support.sandbox import eventually
+from tests.support.terminal import terminal
 from tests.support.up_sandbox import UpSandbox, open_sandbox, page
 
 GVC = "kind: gvc\nname: app\nspec: {staticPlacement: {locationLinks: [//location/local]}}\n"
@@ -67,6 +68,30 @@ def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandb
     assert (missing.returncode, "nothing runs" in missing.stderr) == (1, True)
 
 
+PAGES = {"compose": "<h1>It runs from compose.yaml</h1>", "kubernetes": "<h1>It runs from Kubernetes YAML</h1>"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", PAGES)
+def test_an_empty_directory_becomes_the_example_that_is_named(sandbox: UpSandbox, template: str) -> None:
+    begun = sandbox.run("up", "--template", template, "--detach")
+    assert (begun.returncode, page(begun.stdout)) == (0, PAGES[template]), begun
+    assert sandbox.run("validate", ".").stdout.endswith("no findings in 2 documents, 2 resources\n")
+    assert sandbox.run("plan").stdout.endswith("Plan: nothing to do.\n")
+
+
+def test_a_person_on_a_terminal_is_asked_which_example(sandbox: UpSandbox) -> None:
+    program = [sys.executable, "-m", "reconciler.cli", "up", "--detach", "--timeout", "0.1s"]
+    with chdir(sandbox.folder), terminal(program, sandbox.environ, controlling=True) as asked:
+        asked.until(lambda screen: "as a repository? [Y/n]" in screen, "the first question")
+        asked.type(b"\r")
+        asked.until(lambda screen: "Which example (system, web, compose, kubernetes) [web]" in screen, "the second one")
+        asked.type(b"compose\r")
+        asked.ended()
+    assert (sandbox.folder / "app" / "workload" / "web.yaml").exists()
+    assert (sandbox.folder / "compose.yaml").exists()
+
+
 def test_an_image_without_podman_names_the_package(sandbox: UpSandbox) -> None:
     (sandbox.folder / "gvc.yaml").write_text(GVC)
     (sandbox.folder / "web.yaml").write_text(
@@ -83,7 +108,10 @@ def test_an_image_without_podman_names_the_package(sandbox: UpSandbox) -> None:
 def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) -> None:
     refused = sandbox.run("up")
     assert refused.returncode == 1
-    assert "is in no Git repository; to write an example into it, as a repository, add --yes" in refused.stderr
+    assert (
+        "is in no Git repository; to write an example into it, as a repository, add --yes, or --template NAME"
+        in refused.stderr
+    )
     (sandbox.folder / "gvc.yaml").write_text(GVC)
     assert "to make it one, with a commit of all files, add --yes" in sandbox.run("up").stderr
     (sandbox.folder / "gvc.yaml").rename(sandbox.folder / "gvc.txt")
@@ -184,6 +212,29 @@ def test_in_the_foreground_the_address_is_announced_and_an_interrupt_ends_all(sa
     assert rest.endswith("to remove them: reconciler down --volumes\n")
     with pytest.raises(OSError, match="refused"):
         page(address)
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_a_sentence_on_what_goes_on(sandbox: UpSandbox) -> None:
+    program = [sys.executable, "-m", "reconciler.cli"]
+    environ = {**sandbox.environ, "TERM": "xterm"}
+    with chdir(sandbox.folder), terminal([*program, "up", "--yes", "--detach"], environ, controlling=True) as begun:
+        begun.until(lambda screen: "waiting: " in screen, "what it waits for")
+        begun.interrupt()
+        assert "the daemon goes on as pid " in begun.ended()
+        assert begun.process.returncode == 130
+    assert sandbox.run("status", "--wait").returncode == 0
+    manifest = sandbox.folder / "app" / "web.yaml"
+    manifest.write_text(manifest.read_text().replace("import os", "import os, time; time.sleep(60)"))
+    git = ["git", "-c", "user.name=ada", "-c", "user.email=ada@localhost"]
+    subprocess.run([*git, "commit", "--quiet", "--all", "--message=Slow it"], cwd=sandbox.folder, check=True)
+    with chdir(sandbox.folder):
+        for words, sentence in ((["apply", "--wait"], "the daemon goes on with it"), (["status", "--wait"], "")):
+            with terminal([*program, *words], environ, controlling=True) as waiting:
+                waiting.until(lambda screen: "0 available" in screen, "what it waits for")
+                waiting.interrupt()
+                shown = waiting.ended()
+                assert (waiting.process.returncode, sentence in shown, "Traceback" in shown) == (130, True, False)
 
 
 def test_podman_is_started_and_an_image_that_it_cannot_get_is_named() -> None:

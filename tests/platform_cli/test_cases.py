@@ -36,6 +36,7 @@ VOLATILE = {
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b": "ID",
     r"\b[0-9a-f]{40}\b": "COMMIT",
     r"\b[0-9a-f]{32}\b": "DIGEST",
+    r"(?<=approve )[0-9a-f]{12}\b|(?<=digest )[0-9a-f]{12}\b|(?<=approved )[0-9a-f]{12}\b": "DIGEST",
     r"\brk_[0-9a-f]{12}\.[-\w]{43}": "KEY",
     r"\bra_[0-9a-f]{16}\.[-\w]{43}": "TOKEN",
     r"/\S+/[a-z]+-[a-z0-9_]{8}\.yaml": "FILE",

@@ -138,7 +138,7 @@ def test_the_command_in_a_note_releases_what_waits(shop: PlatformHarness) -> Non
     assert (plan.returncode, "- volumeset/shop/data" in plan.stdout) == (0, True), plan
     approved = shop.run(verb, digest)
     assert approved.returncode == 0, approved
-    assert re.fullmatch(rf"approved {digest} as user/root, until \S+\n", approved.stdout)
+    assert re.fullmatch(rf"approved {digest[:12]} as user/root, until \S+\n", approved.stdout)
     eventually(lambda: shop.run("volumeset", "get", "data").returncode == 1, "the volume set is deleted")
     source = shop.run("describe", "source/main")
     assert (source.returncode, "main" in source.stdout) == (0, True)
@@ -156,7 +156,7 @@ def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: PlatformHarn
     waiting = shop.run("volumeset", "delete", "data", "--gvc", "two")
     shop.wait_until_applied()
     other = shop.run("gvc", "delete", "three", "--force")
-    match = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
+    match = re.search(r"wait for an approval: platform approve ([0-9a-f]{12})\n$", other.stderr)
     assert match, (waiting, other)
     assert shop.run("gvc", "get", "three").returncode == 0
     assert shop.run("approve", match[1]).returncode == 0

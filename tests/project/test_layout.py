@@ -33,8 +33,8 @@ def test_nothing_new_lies_at_the_top() -> None:
     assert {path.split("/")[0] for path in listed()} <= TOP
 
 
-def test_examples_are_two_repositories_what_checks_one_and_the_daemon_in_a_cluster() -> None:
-    assert {path.split("/")[1] for path in listed("examples")} == {"ci", "kubernetes", "repo", "web"}
+def test_examples_are_four_repositories_what_checks_one_and_the_daemon_in_a_cluster() -> None:
+    assert {path.split("/")[1] for path in listed("examples")} == {"ci", "compose", "k8s", "kubernetes", "repo", "web"}
 
 
 def test_every_schema_file_is_known_by_name() -> None:

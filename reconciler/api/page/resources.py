@@ -20,8 +20,8 @@ from reconciler.engines.reading import ReplicaRow
 from reconciler.engines.run_command import RUN
 from reconciler.errors import EngineError, UsageError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.lists.selection import parse_selector
 from reconciler.model.record import Health
-from reconciler.overviews.choosing import parse_selector
 from reconciler.queries.browsing import KindCount, ResourceFilter, browse_resources, count_kinds
 from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, describe_resource

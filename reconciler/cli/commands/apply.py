@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import Duration, read_settings, settings_option
-from reconciler.cli.output.printing import note_uncommitted, print_error
+from reconciler.cli.output.printing import echo_text, note_at_interrupt, note_uncommitted, print_error
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import DiskFull, LockedError
 
@@ -36,6 +36,9 @@ MAX_RUNS = 100
 """Limit of the daemon's runs whose results are added up."""
 LATER = 2.0
 """Longest wait in seconds before another run where nothing has changed; the wait doubles each time."""
+
+_DAEMON_GOES_ON = "the daemon goes on with it; to see how far it is: reconciler status --wait"
+_NEXT_RUN_GOES_ON = "the next run completes what this one began: reconciler apply"
 
 
 @click.command(epilog="Example: reconciler apply --wait")
@@ -74,14 +77,14 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     except LockedError:
         if find_lock_holder(settings.state) is None:
             raise  # it works on a state directory that is no longer there
-        with show_unhealthy(settings, wait):
+        with note_at_interrupt(_DAEMON_GOES_ON), show_unhealthy(settings, wait):
             reports = _run_in_daemon(settings, wait, deadline, plans)
         is_continued = not wait
     else:
         import asyncio
 
         try:
-            with show_unhealthy(settings, wait):
+            with note_at_interrupt(_NEXT_RUN_GOES_ON), show_unhealthy(settings, wait):
                 reports, counts = asyncio.run(_run_here(settings, wait, deadline, plans))
         finally:
             lock.release()
@@ -93,7 +96,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         _warn_about_status(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
             print_error(f"not everything is healthy after {min(timeout, round(time.monotonic() - begun, 1)):g} s:")
-            click.echo(indent("\n".join(unhealthy_lines(records)), "  "), err=True)
+            echo_text(indent("\n".join(unhealthy_lines(records)), "  "), err=True)
             return 1
     return code
 
@@ -115,7 +118,7 @@ def _report_replicas(counts: ReplicaCounts) -> int:
     """Warn about the work that needs a daemon; return the exit code."""
     others = "start the others, or to " if counts.running < counts.wanted else ""
     message = f"{counts.running} of {counts.wanted} replicas run; there is no daemon to {others}probe, restart or scale"
-    click.echo(f"warning: {message} them: reconciler run", err=True)
+    echo_text(f"warning: {message} them: reconciler run", err=True)
     return int(counts.running < counts.wanted)
 
 
@@ -261,7 +264,7 @@ def _warn_about_status(records: Records, reports: list[Report]) -> None:
     for report in reports:
         for condition in records.conditions.get(report.source):
             if condition.type == ConditionType.STATUS_PUSHED and not condition.status:
-                click.echo(f"warning: {report.source}: the status is not written: {condition.message}", err=True)
+                echo_text(f"warning: {report.source}: the status is not written: {condition.message}", err=True)
 
 
 def _print_reports(settings: Settings, reports: list[Report], *, is_continued: bool) -> int:
@@ -277,8 +280,8 @@ def _print_reports(settings: Settings, reports: list[Report], *, is_continued: b
             commit = report.revision.rpartition(":")[2]
             print_findings(report.findings, Excerpts(reader_of(settings, report.source, commit)))
         for line in format_report_lines(report):
-            click.echo(line)
-    click.echo(explain_hint(finding for report in reports for finding in report.findings), nl=False)
+            echo_text(line)
+    echo_text(explain_hint(finding for report in reports for finding in report.findings), nl=False)
     latest = {report.source: report for report in reports}
     done = (report.good or (is_continued and report.ends_by_itself) for report in latest.values())
     return int(not all(done))

@@ -13,6 +13,7 @@ import click
 from reconciler.cli.operator import confirm_loss
 from reconciler.cli.options import Duration, get_operator_name, load_settings_as_owner, settings_option
 from reconciler.cli.output.forms import Output, output_option, print_document
+from reconciler.cli.output.printing import echo_text, note_at_interrupt
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 from reconciler.errors import RefusedError, UsageError
 
@@ -75,7 +76,8 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
         ids = commands.request(key, name, specs)
         woken = _notify_daemon(settings)
         if woken and options["wait"]:
-            _wait_for_commands(settings, records, ids, time.monotonic() + options["timeout"])
+            with note_at_interrupt(f"it goes on; to see it: reconciler command {key}"):
+                _wait_for_commands(settings, records, ids, time.monotonic() + options["timeout"])
         created = [command for command in map(records.commands.get, ids) if command is not None]
         return _report_commands(commands, created, options["output"], woken=woken)
 
@@ -140,11 +142,13 @@ def _report_commands(commands: ResourceCommands, created: list[StoredCommand], o
 
 
 def _print_commands(commands: list[StoredCommand], output: Output) -> None:
-    from reconciler.cli.output.printing import is_colour_terminal
     from reconciler.clock import SystemClock
     from reconciler.render.commands import command_document, command_table
+    from reconciler.terminal.folding import is_colour_terminal
 
     if not output.is_text:
         print_document(output, {"items": [command_document(command) for command in commands]}, "items")
     elif commands:
-        click.echo(command_table(commands, SystemClock().now(), is_colour_terminal(sys.stdout)))
+        echo_text(command_table(commands, SystemClock().now(), is_colour_terminal(sys.stdout)))
+    else:
+        echo_text("nothing was requested", err=True)

@@ -18,9 +18,10 @@ from reconciler.cli.options import (
     settings_option,
 )
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import UsageError
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings, SourceSettings
@@ -70,7 +71,7 @@ def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bo
     else:
         is_text = output.is_text
         shown = plan_text(review, colour=is_colour_terminal(sys.stdout)) if is_text else plan_markdown(review)
-        click.echo(shown, nl=False)
+        (echo_text if is_text else click.echo)(shown, nl=False)
     return int(review.plan is None)
 
 

@@ -11,8 +11,9 @@ import click
 
 from reconciler.cli.options import load_settings_as_owner, settings_option
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
 from reconciler.render.layout import paint_text
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.checks import Check, CheckVerdict
@@ -36,7 +37,7 @@ def command(settings_file: Path, output: Output) -> int:
     for check in _without_repeats(_run_checks(settings_file)):
         checks.append(check)
         if output.is_text:
-            click.echo(_check_line(check, on))
+            echo_text(_check_line(check, on))
     counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in CheckVerdict}
     if not output.is_text:
         problems, warnings = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.WARNING]

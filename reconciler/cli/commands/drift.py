@@ -10,8 +10,9 @@ import click
 
 from reconciler.cli.options import load_settings_as_owner, read_records, settings_option
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import TargetCommand, key_argument
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -43,7 +44,7 @@ def command(settings_file: Path, key: Key | None, output: Output) -> None:
         print_document(output, drift_document(at, rows), "items")
         return
     for line in drift_lines(at, rows, is_colour_terminal(sys.stdout)):
-        click.echo(line)
+        echo_text(line)
 
 
 def _check_drift(settings: Settings, records: Records) -> DriftCheck:

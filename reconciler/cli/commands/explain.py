@@ -7,7 +7,8 @@ import sys
 import click
 
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
+from reconciler.terminal.folding import is_colour_terminal
 
 
 @click.command(epilog="Example: reconciler explain readiness-missing")
@@ -23,6 +24,6 @@ def command(rule: str, output: Output) -> None:
 
     explanation = explain_rule(rule)
     if output.is_text:
-        click.echo("\n".join(rule_lines(*explanation, is_colour_terminal(sys.stdout))))
+        echo_text("\n".join(rule_lines(*explanation, is_colour_terminal(sys.stdout))))
     else:
         print_document(output, rule_document(*explanation))

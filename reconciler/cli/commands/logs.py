@@ -19,10 +19,11 @@ from reconciler.cli.options import (
     settings_option,
 )
 from reconciler.cli.output.forms import Output, output_option, print_items
-from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import TargetCommand, read_gvc, target_argument
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import LogLine
@@ -110,7 +111,7 @@ def _read_lines(settings: Settings, options: LogOptions, follow: bool) -> Iterat
     prepare_limits()
     reader = LogReader(settings, options, Bounds(limit_time, limit_time))
     for location, fault in sorted(reader.faults.items()):
-        click.echo(f"the logs at {location} are missing: {fault}", err=True)
+        echo_text(f"the logs at {location} are missing: {fault}", err=True)
     nothing = reader.nothing_selected(partial(records_or_none, settings))
     if nothing and not follow:
         click.echo(nothing, err=True)

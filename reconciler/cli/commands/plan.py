@@ -17,9 +17,11 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
-from reconciler.cli.output.forms import Output, format_names, output_option, print_document
-from reconciler.cli.output.printing import is_colour_terminal, note_uncommitted, source_errors_printed
+from reconciler.cli.output.forms import Output, output_option, print_document
+from reconciler.cli.output.printing import echo_text, note_uncommitted, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.model.lists.naming import format_names
+from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.render.plan.rendered import RenderedPlan
@@ -152,12 +154,12 @@ def print_plans(
     if form == "json":
         documents = [plan.document for plan in plans] + [_render_failure(form, *error) for error in failed.items()]
         print_document(output, documents if several else documents[0])
-        click.echo("".join(plan.findings for plan in plans), nl=False, err=True)
+        echo_text("".join(plan.findings for plan in plans), nl=False, err=True)
         return
     shown = [plan.shown for plan in plans]
     if form == "markdown":
         shown += [_render_failure(form, *error) for error in failed.items()]
-    click.echo("\n".join(shown), nl=False)
+    (click.echo if form == "markdown" else echo_text)("\n".join(shown), nl=False)
 
 
 def _render_failure(form: str, source: str, error: ReconcilerError) -> Any:

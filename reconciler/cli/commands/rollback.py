@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
+from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _check_approved(target: RollbackTarget, approved: str) -> None:
         )
     now = SystemClock().now()
     for restore in target.restores:
-        click.echo(describe_loss(restore, now), err=True)
+        echo_text(describe_loss(restore, now), err=True)
     digest = digest_of(target)
     if approved and len(approved) < MIN_PREFIX:
         raise RefusedError(f"{approved!r} is too short; write the first {MIN_PREFIX} characters of the digest, or more")

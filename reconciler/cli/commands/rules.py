@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from reconciler.cli.output.forms import Output, output_option, print_document
+from reconciler.cli.output.printing import echo_text
 
 SEVERITIES = ("error", "warning", "notice")
 
@@ -23,6 +24,6 @@ def command(severity: str | None, output: Output) -> None:
 
     chosen = list_rules(severity)
     if output.is_text:
-        click.echo(rule_table(chosen), nl=False)
+        echo_text(rule_table(chosen), nl=False)
     else:
         print_document(output, rule_documents(chosen))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.options import DEFAULT_ORG, org_option, settings_option
+from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError, UsageError
 
 
@@ -44,7 +45,7 @@ def init(source: str, out: Path | None, force: bool, org: str) -> None:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
-    click.echo(f"{out} is written. Next, as root: reconciler install --settings {out}")
+    echo_text(f"{out} is written. Next, as root: reconciler install --settings {out}")
 
 
 @command.command(short_help="Check settings.", epilog="Example: reconciler settings validate settings.yaml")
@@ -62,4 +63,4 @@ def validate(settings_file: Path, file: Path | None) -> None:
     settings = load_settings(path)  # the state directory is not opened
     sources, locations = len(settings.sources), len(settings.locations)
     counted = f"{pluralize_noun(sources, 'source')}, {pluralize_noun(locations, 'location')}"
-    click.echo(f"{path} is valid: {counted}, state in {settings.state}")
+    echo_text(f"{path} is valid: {counted}, state in {settings.state}")

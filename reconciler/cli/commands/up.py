@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from reconciler.cli.commands.init import TEMPLATES, create_example
 from reconciler.cli.local.followed_source import choose_source, list_locations, read_org
 from reconciler.cli.local_settings import Followed, check_directory, write_settings
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
@@ -37,13 +38,14 @@ class StartOptions(NamedTuple):
 )
 @click.option("--yes", is_flag=True, help="Do not ask: make a repository where there is none.")
 @click.option("--set", "more", metavar="FIELD=VALUE", multiple=True, help="Add a setting; repeatable.")
+@click.option("--template", type=click.Choice(TEMPLATES), metavar="NAME", help="The example in an empty DIR; web.")
 @org_option
-def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options: Any) -> int:
+def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, template: str | None, **options: Any) -> int:
     """Run what the newest commit of DIR or URL says on this machine; needs no settings and no root.
 
     Of DIR, the branch that is checked out is followed. Its locations are this machine. Ctrl-C ends all of it; with
-    --detach, `reconciler down`. Other commands find what runs when they are called in DIR. With -f or --k8s, files are
-    converted into a repository below the state directory; after an edit, run it again.
+    --detach, `reconciler down`. Other commands called in DIR find what runs. With -f or --k8s, files are converted into
+    a repository below the state directory; after an edit, run it again.
     """
     start = StartOptions(**options)
     named = [*files, *([k8s] if k8s else [])]
@@ -51,7 +53,7 @@ def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, **options:
         raise UsageError("DIR or URL is for manifests, -f and --k8s for files of other tools; name one of them")
     if named:
         return _run_converted(named, start)
-    followed = _choose_source(source or ".", yes=yes)
+    followed = _choose_source(source or ".", template, yes=yes)
     org = start.org or read_org(followed) or DEFAULT_ORG
     file = write_settings(followed, list_locations(followed), org, start.more)
     return _start_daemon(followed, file, start)
@@ -81,14 +83,14 @@ def _run_converted(files: list[str], options: StartOptions) -> int:
     return _start_daemon(followed, file, options)
 
 
-def _choose_source(source: str, *, yes: bool) -> Followed:
+def _choose_source(source: str, template: str | None, *, yes: bool) -> Followed:
     """What ``source`` means, a repository once ``_offer_repository`` made one. Raises RefusedError and UsageError."""
     if Path(source).is_dir():
-        _offer_repository(Path(source).resolve(), yes=yes)
+        _offer_repository(Path(source).resolve(), template, yes=yes)
     return choose_source(source)
 
 
-def _offer_repository(directory: Path, *, yes: bool) -> None:
+def _offer_repository(directory: Path, template: str | None, *, yes: bool) -> None:
     """Make a repository of ``directory`` where it is in none; an empty one gets an example. Raises RefusedError."""
     import pygit2
 
@@ -96,16 +98,20 @@ def _offer_repository(directory: Path, *, yes: bool) -> None:
         return
     is_empty = not any(directory.iterdir())
     check_directory(directory)
+    needed = "--yes, or --template NAME" if is_empty else "--yes"
     what = "write an example into it, as a repository" if is_empty else "make it one, with a commit of all files"
-    if not yes:
+    if not (yes or (is_empty and template)):
         if not sys.stdin.isatty():
-            raise RefusedError(f"{directory} is in no Git repository; to {what}, add --yes")
+            raise RefusedError(f"{directory} is in no Git repository; to {what}, add {needed}")
         click.confirm(f"{directory} is in no Git repository: {what}?", default=True, abort=True, err=True)
     if is_empty:
-        from reconciler.cli.commands.init import create_example
-
-        create_example(directory, "web")
+        create_example(directory, template or ("web" if yes else _ask_template()))
         return
     from reconciler.cli.git_commands import make_repository
 
     make_repository(directory, "Begin")
+
+
+def _ask_template() -> str:
+    """The example that a person on this terminal wants."""
+    return str(click.prompt("Which example", type=click.Choice(TEMPLATES), default="web", err=True))

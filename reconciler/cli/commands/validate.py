@@ -17,7 +17,7 @@ from reconciler.cli.options import (
     settings_option,
 )
 from reconciler.cli.output.forms import Output, output_option, print_document
-from reconciler.cli.output.printing import source_errors_printed
+from reconciler.cli.output.printing import echo_text, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.input_files import STDIN
 
@@ -267,7 +267,7 @@ def _print_results(checked: Sequence[FolderCheck], output: Output) -> None:
     for folder_check in checked:
         print_findings(folder_check.findings, Excerpts(folder_check.read))
     seen = f"{pluralize_noun(documents, 'document')}, {pluralize_noun(resources, 'resource')}"
-    click.echo(f"{severity_counts(findings)} in {seen}\n{explain_hint(findings)}", nl=False)
+    echo_text(f"{severity_counts(findings)} in {seen}\n{explain_hint(findings)}", nl=False)
 
 
 def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.local_settings import Followed
-from reconciler.cli.output.printing import note_uncommitted
+from reconciler.cli.output.printing import echo_text, note_at_interrupt, note_uncommitted
 from reconciler.errors import LockedError, RecordsError, RefusedError
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def run_in_terminal(followed: Followed, file: Path) -> int:
     refuse_second(settings, followed)
     note_uncommitted(settings.sources)
     at = f"branch {followed.branch}" if followed.branch else f"commit {followed.commit[:12]}"
-    click.echo(f"Following {followed.url} ({at}): commit, and it runs.\nSettings: {file}")
+    echo_text(f"Following {followed.url} ({at}): commit, and it runs.\nSettings: {file}")
     click.echo("The addresses that answer follow, and the log; Ctrl-C ends all of it.\n")
     sys.stdout.flush()
     logs.configure_logging(settings.log.format, settings.log.level)
     asyncio.run(run_in_foreground(settings, click.echo, file))
-    click.echo(f"\nStopped. Volumes and records stay in {settings.state}; to remove them: reconciler down --volumes")
+    echo_text(f"\nStopped. Volumes and records stay in {settings.state}; to remove them: reconciler down --volumes")
     return 0
 
 
@@ -78,10 +78,13 @@ def run_detached(followed: Followed, file: Path, timeout: float) -> int:
         note_uncommitted(settings.sources)
         log = followed.state / _LOG_FILE
         daemon = _start_daemon(file, log)
-        _wait_for_lock(settings, daemon, log, deadline)
-    _wait_for_run(settings, daemon, log, deadline)
-    code = show_status(settings, file, deadline)
-    click.echo(f"The daemon runs as pid {daemon.pid}; its log is {log}. To end all of it: reconciler down")
+        going_on = f"the daemon goes on as pid {daemon.pid}: `reconciler status` shows it, `reconciler down` ends it"
+        with note_at_interrupt(going_on):
+            _wait_for_lock(settings, daemon, log, deadline)
+    with note_at_interrupt(going_on):
+        _wait_for_run(settings, daemon, log, deadline)
+        code = show_status(settings, file, deadline)
+    echo_text(f"The daemon runs as pid {daemon.pid}; its log is {log}. To end all of it: reconciler down")
     return code
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from reconciler.model.lists.naming import format_names
 from reconciler.render.style import TextStyle
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from reconciler.render.jsonpath import Template
+    from reconciler.model.lists.jsonpath import Template
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -21,10 +22,6 @@ JSONPATH = "jsonpath"
 _TEXTS = ("text", "wide")
 _FOREIGN = ("custom-columns", "go-template", "jsonpath-as-json", "jsonpath-file", "templatefile", "template")
 """Forms of kubectl that are not here."""
-
-
-_NAMED_BY = ("replica", "name", "key", "rule", "id", "run")
-"""The members that name an entry, the first one that it has."""
 
 
 class Output(NamedTuple):
@@ -45,7 +42,7 @@ class Output(NamedTuple):
 
     def style(self, *, headings: bool = True) -> TextStyle:
         """How text is shown on standard output."""
-        from reconciler.cli.output.printing import is_colour_terminal
+        from reconciler.terminal.folding import is_colour_terminal
 
         return TextStyle(is_colour_terminal(sys.stdout), self.form == "wide", headings)
 
@@ -76,7 +73,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # only newer versio
         raise click.BadParameter(f"there is no form {value!r}{near}; {there}", ctx, param)
 
     def _parse_template(self, words: str, param: click.Parameter | None, ctx: click.Context | None) -> Template:
-        from reconciler.render.jsonpath import parse_template
+        from reconciler.model.lists.jsonpath import parse_template
 
         if not words:
             self.fail("write a path after jsonpath=, such as jsonpath='{.items[*].name}'", param, ctx)
@@ -142,25 +139,8 @@ def format_document(output: Output, document: Any, member: str = "") -> str:
     return f"{text}\n" if text and not text.endswith("\n") else text
 
 
-def format_names(items: Iterable[Mapping[str, Any]]) -> str:
-    """The name of each of ``items``, a line each; one that several have, such as steps of a plan, once."""
-    return "".join(f"{name}\n" for name in dict.fromkeys(map(_name_item, items)))
-
-
 def _simplify_value(document: Any) -> Any:
     """``document`` as it is read from JSON: without structs, and tuples are lists."""
     import msgspec
 
     return msgspec.json.decode(msgspec.json.encode(document))
-
-
-def _name_item(item: Mapping[str, Any]) -> str:
-    """``workload/shop/api`` for a resource, the name of a replica or snapshot, the key of an event; "" without any.
-
-    An object of Kubernetes has its kind in lower case, as kubectl takes it.
-    """
-    if "metadata" in item:
-        return f"{item['kind'].lower()}/{item['metadata']['name']}"
-    if "kind" in item and "name" in item:
-        return "/".join(str(item[part]) for part in ("kind", "gvc", "name") if item.get(part))
-    return next((str(item[name]) for name in _NAMED_BY if item.get(name)), "")

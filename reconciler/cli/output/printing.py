@@ -14,6 +14,7 @@ import click
 from reconciler.cli.privileges import unreadable_part
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.printable import escape_text, printable_lines
+from reconciler.terminal.folding import count_columns, fold_text, is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
@@ -24,9 +25,19 @@ _MOST_PATHS = 5
 """The most files that a note lists."""
 
 
-def is_colour_terminal(stream: TextIO) -> bool:
-    """Whether ``stream`` is a terminal whose user has not set NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+def echo_text(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print ``text`` for people: its long lines are folded where the stream is a terminal."""
+    click.echo(fold_text(text, count_columns(sys.stderr if err else sys.stdout)), nl=nl, err=err)
+
+
+@contextmanager
+def note_at_interrupt(text: str) -> Iterator[None]:
+    """Print ``text`` on standard error where Ctrl-C ends the block: what goes on without this command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo_text(f"\n{text}", err=True)
+        raise
 
 
 @contextmanager
@@ -67,7 +78,7 @@ def print_error(message: str) -> None:
     """Print an error on stderr, in red on a terminal."""
     from reconciler.render.layout import paint_text
 
-    click.echo(paint_text(f"error: {printable_lines(message)}", "red", is_colour_terminal(sys.stderr)), err=True)
+    echo_text(paint_text(f"error: {printable_lines(message)}", "red", is_colour_terminal(sys.stderr)), err=True)
 
 
 def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
@@ -75,7 +86,10 @@ def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: Text
     from reconciler.render.findings import findings_text
 
     out = stream or sys.stdout
-    click.echo(findings_text(findings, excerpts, colour=is_colour_terminal(out)), nl=False, file=out)
+    if columns := count_columns(out):
+        excerpts.narrow(columns)
+    text = findings_text(findings, excerpts, colour=is_colour_terminal(out))
+    click.echo(fold_text(text, columns), nl=False, file=out)
 
 
 def echo_json(value: object) -> None:
@@ -98,4 +112,4 @@ def note_uncommitted(sources: Iterable[SourceSettings]) -> None:
             differ, do = ("s differ", "do") if paths[1:] else (" differs", "does")
             listed = ", ".join(paths[:_MOST_PATHS]) + (", …" if paths[_MOST_PATHS:] else "")
             words = f"{len(paths)} file{differ} from the commit and {do} not count: {listed}"
-            click.echo(escape_text(f"source {source.name}: {words}; commit what is to run"), err=True)
+            echo_text(escape_text(f"source {source.name}: {words}; commit what is to run"), err=True)

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from reconciler.iteration import Progress, report_progress_to
+from reconciler.terminal.folding import can_redraw, count_columns, fold_text
 
 PATIENCE = 0.5
 """Seconds without a bar: most works end before."""
 LINE_SECONDS = 10.0
 _DRAW_SECONDS = 0.1
 _WIDEST_BAR, _NARROWEST_BAR = 30, 5
-_CLEAR_LINE = "\r\x1b[2K"
+_CLEAR_LINE = "\r\x1b[J"
 
 
 class ProgressDisplay:
@@ -25,7 +26,7 @@ class ProgressDisplay:
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._now = now
-        self._is_terminal = stream.isatty()
+        self._is_terminal = can_redraw(stream)
         self._pause = _DRAW_SECONDS if self._is_terminal else LINE_SECONDS
         self._due = now() + (PATIENCE if self._is_terminal else LINE_SECONDS)
         self._is_drawn = False
@@ -89,7 +90,7 @@ class WaitDisplay:
 
         self._stream = stream
         self._now = now
-        self._live = Live(stream) if stream.isatty() else None
+        self._live = Live(stream) if can_redraw(stream) else None
         self._due = now() + LINE_SECONDS
 
     def __enter__(self) -> WaitDisplay:
@@ -105,7 +106,7 @@ class WaitDisplay:
     def show(self, lines: list[str]) -> None:
         """Show ``lines``, the first of which says it all."""
         if self._live is not None:
-            self._live.draw(lines)
+            self._live.draw(fold_text("\n".join(lines), count_columns(self._stream)).splitlines())
         elif lines and (now := self._now()) >= self._due:
             self._due = now + LINE_SECONDS
             self._stream.write(f"{lines[0]}\n")

@@ -9,8 +9,10 @@ from itertools import islice
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from reconciler.cli.output.progress import LINE_SECONDS, WaitDisplay
 from reconciler.errors import RecordsError
 from reconciler.render.layout import strip_control
+from reconciler.terminal.folding import can_redraw
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records
@@ -24,8 +26,8 @@ MOST = 10
 
 @contextmanager
 def show_unhealthy(settings: Settings, wait: bool) -> Iterator[None]:
-    """Show unhealthy resources on a terminal, a line each; clear them at the end."""
-    if not (wait and sys.stdout.isatty()):
+    """Show unhealthy resources, on a terminal a line each until the end, else the first one each 10 seconds."""
+    if not wait:
         yield
         return
     over = Event()
@@ -48,17 +50,23 @@ def unhealthy_lines(records: Records) -> list[str]:
     return lines if len(resources) <= MOST else [*lines, "… and more; see: reconciler get"]
 
 
+def _sum_up(lines: list[str]) -> str:
+    """``waiting: workload/shop/api@local  1 of 2 replicas updated, 0 available; and 3 more``."""
+    more = f"; and {len(lines) - 1} more" if lines[1:] else ""
+    return f"waiting: {lines[0]}{more}" if lines else "waiting for the run"
+
+
 def _draw_progress(settings: Settings, over: Event) -> None:
     """Draw until ``over`` is set; this thread needs a connection of its own to the records."""
     from reconciler.records.store import FILE, Records
-    from reconciler.terminal.live_display import Live
 
     records: Records | None = None
-    with Live(sys.stdout) as live:
-        while not over.wait(POLL_SECONDS):
+    is_drawn = can_redraw(sys.stdout)
+    with WaitDisplay(sys.stdout if is_drawn else sys.stderr) as display:
+        while not over.wait(POLL_SECONDS if is_drawn else LINE_SECONDS):
             with suppress(RecordsError):
                 records = records or Records.open(settings.state / FILE, read_only=True)
-                live.draw(unhealthy_lines(records))
-        live.clear()
+                lines = unhealthy_lines(records)
+                display.show(lines if is_drawn else [_sum_up(lines)])
     if records is not None:
         records.close()

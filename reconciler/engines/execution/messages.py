@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import EngineError, InternalError
+from reconciler.model.revision import shorten_id
 from reconciler.planning.plan import Action, Hold, Step, StepId
 from reconciler.reasons import Reason
 
@@ -58,7 +59,7 @@ def hold_outcome(step: Step, digest: str, volumes: str = "") -> Outcome:
         return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
     until = f" (the budget allows more at {step.hold_until})" if step.hold_until else ""
     words = HOLD_WORDS[step.hold] + (f" ({volumes})" if volumes else "")
-    message = f"waits for approval, since {words}{until}: reconciler approve {digest}"
+    message = f"waits for approval, since {words}{until}: reconciler approve {shorten_id(digest)}"
     return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REQUIRED, message)
 
 

@@ -10,11 +10,12 @@ from reconciler.errors import UsageError
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.client import TEXT
 from reconciler.platform_cli.commands.placing import REPLICA_COLUMNS
-from reconciler.platform_cli.durations import future_time, parse_length
+from reconciler.platform_cli.durations import future_time, parse_length, past_seconds
 from reconciler.platform_cli.option_values import whole_number
 from reconciler.platform_cli.output import make_field_getter
-from reconciler.platform_cli.references import SOURCE
+from reconciler.platform_cli.references import SOURCE, name_kind
 from reconciler.platform_cli.session import Session
+from reconciler.times import format_iso_time
 
 _MARKDOWN, _YAML = "text/markdown", "application/yaml"
 _CHANGES, _ERRORS = "plan-changes", "plan-errors"
@@ -119,19 +120,25 @@ def _send_operator_request(
 def show_status(session: Session, kind: str | None, name: str | None) -> None:
     """Show the recorded resources with their status; sources that need attention are on stderr."""
     path = f"/org/{session.org}/-status"
-    query = {"kind": kind or "", "gvc": session.by_flag("gvc"), "name": name or ""}
+    query = _find_listed(session, kind or "", name or "") | session.list_query()
     query = {word: value for word, value in query.items() if value}
     if not session.output.is_text:
-        form = session.output.format
-        text = session.client.text(path, "application/json" if form.startswith("json") else _YAML, **query)
-        session.output.text(text.text)
+        session.output.server_list(lambda media: session.client.text(path, media, **query).text)
         return
     table = session.client.text(path, **query).text
-    session.output.text(table)
+    session.output.text(table if session.output.headings else table.partition("\n")[2])
     if not table:
         session.output.note("nothing is recorded")
     if sources := session.client.text(f"/org/{session.org}/{SOURCE}").text:
         session.output.note(sources.removesuffix("\n"))
+
+
+def _find_listed(session: Session, kind: str, name: str) -> dict[str, str]:
+    """The kind, GVC and name of what is listed, whose key can stand in place of the kind. Raises UsageError."""
+    if "/" in kind and not name:
+        reference = session.find(kind)
+        return {"kind": reference.kind, "gvc": reference.gvc, "name": reference.name}
+    return {"kind": name_kind(kind), "gvc": session.by_flag("gvc"), "name": name}
 
 
 def describe(session: Session, target: str) -> None:
@@ -145,10 +152,11 @@ def _get_target_key(session: Session, target: str) -> str:
     return target if target.startswith(f"{SOURCE}/") else session.find(target, "workload").key
 
 
-def show_events(session: Session, target: str | None, follow: bool | None, last: str) -> None:
+def show_events(session: Session, target: str | None, follow: bool | None, last: str, since: str | None = None) -> None:
     """Show past events, and then new ones as they come if ``follow``; one object a line unless as text."""
     query = {"last": str(whole_number(last, "--last"))} | ({"follow": "true"} if follow else {})
     query |= {"key": _get_target_key(session, target)} if target else {}
+    query |= {"since": format_iso_time(past_seconds(since, "--since"))} if since else {}
     for line in session.client.lines(f"/org/{session.org}/-events", query):
         session.output.line(_format_event(session, line) if session.output.is_text else json.dumps(line))
 

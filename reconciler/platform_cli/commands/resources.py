@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,12 @@ def show_list(session: Session, kind: str, query: Mapping[str, Any] | None = Non
 
     def pages() -> Any:
         nonlocal shown
+        if session.output.chooses:
+            # The limit is of what is chosen.
+            chosen = [*chain.from_iterable(session.output.choose(session.client.items(path, 0, query)))]
+            shown = len(chosen)
+            yield chosen[:most] if most else chosen
+            return
         for page in session.client.items(path, most + 1 if most else 0, query):
             shown += len(page)
             yield page[: len(page) - 1] if most and shown > most else page

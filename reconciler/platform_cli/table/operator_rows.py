@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.platform_cli.table.row import Option, Row
 
 _REASON = Option("--reason", "The reason, which others will read.", "TEXT")
-_LAST = Option("--last", "How many.", "NUMBER")
+_LAST = Option("--last", "How many.", "NUMBER", also=("--limit",))
 SCALE = (
     Option("--min", "The least replicas at each location.", "NUMBER"),
     Option("--max", "The most replicas at each location.", "NUMBER"),
@@ -14,19 +14,26 @@ SCALE = (
 OPERATOR_ROWS = (
     Row(
         ("approve",),
-        "Approve the steps of a plan that wait, by its digest or its first 8 characters.",
+        "Approve the steps of a plan that wait, by its digest or the first characters of it.",
         "operating:approve",
         "<digest>",
     ),
     Row(("describe",), "Describe a resource such as workload/shop/api, or a source.", "operating:describe", "<target>"),
-    Row(("drift",), "Show what differs at its location from what was applied.", "operating:show_drift", "[target]"),
+    Row(
+        ("drift",),
+        "Show what differs at its location from what was applied.",
+        "operating:show_drift",
+        "[target]",
+        lists=True,
+    ),
     Row(
         ("events",),
         "Show the events of all resources and sources, or of one, oldest first.",
         "operating:show_events",
         "[target]",
         (
-            Option("-f/--follow", "Also show new events as they come.", flag=True),
+            Option("-f/--follow", "Also show new events as they come.", flag=True, also=("-w", "--watch")),
+            Option("--since", "Only those since 20s, 1h30m, or a time.", "TIME"),
             _LAST._replace(help="How many past events.", default="100"),
         ),
     ),
@@ -36,6 +43,7 @@ OPERATOR_ROWS = (
         "operating:show_history",
         "[source]",
         (_LAST._replace(default="30"),),
+        lists=True,
     ),
     Row(
         ("hold",),
@@ -95,12 +103,14 @@ OPERATOR_ROWS = (
         "operating:show_snapshots",
         "[target]",
         (Option("--deleted", "The final snapshots of deleted volumes.", flag=True),),
+        lists=True,
     ),
     Row(
         ("status",),
         "Show the resources with their status, and sources that need attention.",
         "operating:show_status",
         "[kind] [name]",
+        lists=True,
     ),
     Row(
         ("suspend",),
@@ -110,5 +120,5 @@ OPERATOR_ROWS = (
         (_REASON, Option("--until", "A time such as 2027-01-31T12:00:00Z, or how long: 2h.", "WHEN")),
     ),
     Row(("sync",), "Make the daemon fetch and run a source now.", "operating:sync", "<source>"),
-    Row(("top",), "Show the replicas on the host of the daemon, and what they use.", "operating:show_top"),
+    Row(("top",), "Show the replicas on the host of the daemon, and what they use.", "operating:show_top", lists=True),
 )

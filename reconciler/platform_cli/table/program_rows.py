@@ -138,7 +138,7 @@ PROGRAM_ROWS = (
         instead="reach the workload by its endpoint, "
         "which `platform workload get REF` shows, or call it from inside: `platform workload exec REF -- COMMAND`",
     ),
-    Row(("profile", "get"), "List profiles, or show some.", "profile:get", "[ref...]"),
+    Row(("profile", "get"), "List profiles, or show some.", "profile:get", "[ref...]", lists=True),
     Row(("profile", "create"), "Create a profile.", "profile:update", "<ref>"),
     Row(("profile", "update"), "Set --org, --gvc, --endpoint and --token of a profile.", "profile:update", "<ref>"),
     Row(("profile", "set-default"), "Choose the profile for commands that name none.", "profile:set_default", "<ref>"),

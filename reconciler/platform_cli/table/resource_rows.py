@@ -30,8 +30,8 @@ def query_options(prefix: str = "") -> tuple[Option, ...]:
 
 
 _COMMON = (
-    Row(("get",), "List resources, or show some.", "resources:get", "[ref...]"),
-    Row(("query",), "Find resources.", "resources:query", options=query_options()),
+    Row(("get",), "List resources, or show some.", "resources:get", "[ref...]", lists=True),
+    Row(("query",), "Find resources.", "resources:query", options=query_options(), lists=True),
     Row(
         ("edit",),
         "Change a resource in $EDITOR.",
@@ -64,9 +64,9 @@ _COMMON = (
     ),
     Row(("clone",), "Create a resource with the same spec.", "resources:clone", "<ref>", CREATE),
     Row(("delete",), "Delete resources.", "resources:delete", "<ref...>"),
-    Row(("eventlog",), "Show the event log.", "resources:eventlog", "<ref>", aliases=("log",)),
-    Row(("permissions",), "List the permissions, and what each implies.", "resources:permissions"),
-    Row(("access-report",), "Show who has which permission.", "resources:access_report", "<ref>"),
+    Row(("eventlog",), "Show the event log.", "resources:eventlog", "<ref>", aliases=("log",), lists=True),
+    Row(("permissions",), "List the permissions, and what each implies.", "resources:permissions", lists=True),
+    Row(("access-report",), "Show who has which permission.", "resources:access_report", "<ref>", lists=True),
 )
 """The subcommands that kinds have in common."""
 

@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """An option: ``names`` such as ``-f/--file``. A ``flag`` is a boolean, a ``multiple`` one may be repeated."""
+    """An option: ``names`` such as ``-f/--file``. A ``flag`` is a boolean, a ``multiple`` one may be repeated.
+
+    The platform describes its ``choices``; ``more_choices``, and the spellings ``also``, are those of `reconciler`.
+    """
 
     names: str
     help: str
@@ -16,6 +19,8 @@ class Option(NamedTuple):
     multiple: bool = False
     flag: bool = False
     choices: tuple[str, ...] = ()
+    more_choices: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 class Row(NamedTuple):
@@ -23,8 +28,8 @@ class Row(NamedTuple):
 
     ``argument`` is ``<ref>``, ``<ref...>``, ``[ref]`` or ``[ref...]`` in the notation of the reference, or two of them.
     The function gets the session, what is ``passed``, such as the kind, then the arguments and the options by name; it
-    returns the exit code if that is not 0. ``instead`` makes it a command that is not available: what to do in place
-    of it.
+    returns the exit code if that is not 0. What ``lists`` has the options of lists, too. ``instead`` makes it a command
+    that is not available: what to do in place of it.
     """
 
     words: tuple[str, ...]
@@ -35,18 +40,22 @@ class Row(NamedTuple):
     passed: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     instead: str = ""
+    lists: bool = False
 
 
 FORMATS = ("text", "json", "yaml", "json-slim", "yaml-slim", "tf")
+JSONPATH = "jsonpath"
+MORE_FORMATS = ("wide", "name", f"{JSONPATH}=PATH")
+"""The forms of `reconciler` that the platform does not describe."""
 
 COMMON = (
     Option("--profile", "The profile with the defaults of the other options.", "NAME"),
     Option("--org", "The org.", "ORG"),
     Option("--gvc", "The GVC.", "GVC"),
-    Option("-o/--output", "The format of the output; else text.", choices=FORMATS),
+    Option("-o/--output", "The format of the output; else text.", choices=FORMATS, more_choices=MORE_FORMATS),
     Option("--color", "Colours, on a terminal.", flag=True),
     Option("--ts", "The form of times in text; else iso.", choices=("iso", "local", "age")),
-    Option("--max", "The most records of a list; else 50; below 1: all.", "NUMBER"),
+    Option("--max", "The most records of a list; else 50; below 1: all.", "NUMBER", also=("--limit",)),
     Option(
         "--token", "The credential; other users of this machine can see it here, and not in PLATFORM_TOKEN.", "TOKEN"
     ),
@@ -56,6 +65,15 @@ COMMON = (
     Option("-d/--debug", "Show all HTTP communication on stderr, without credentials and secret values.", flag=True),
 )
 """Options of every command. Those that no flag, variable and profile sets have the defaults of ``Session``."""
+
+LISTING = (
+    Option("-l/--selector", "Only those whose tags fit: k=v, k!=v, k, !k, 'k in (a,b)'.", "SELECTOR"),
+    Option("--sort-by", "By a field of the JSON, such as .name; - before it: backwards.", "FIELD"),
+    Option("--since", "Only those since 20s, 1h30m, or a time.", "TIME"),
+    Option("--no-headers", "Tables have no headings.", flag=True),
+    Option("-w/--watch", "Show it again when it changes, until Ctrl-C.", flag=True),
+)
+"""Options of commands that list something."""
 
 NAME = Option("--name", "The name.", "NAME", required=True)
 DESCRIPTION = Option("--description/--desc", "The description; else the name.", "TEXT")

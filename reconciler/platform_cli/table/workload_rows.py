@@ -66,7 +66,7 @@ VOLUMESET_ROWS = (
             _WAIT,
         ),
     ),
-    Row(("snapshot", "get"), "List the snapshots.", "placing:get_snapshots", "<ref>"),
+    Row(("snapshot", "get"), "List the snapshots.", "placing:get_snapshots", "<ref>", lists=True),
     Row(
         ("snapshot", "delete"),
         "Delete a snapshot.",
@@ -100,7 +100,7 @@ VOLUMESET_ROWS = (
             _WAIT,
         ),
     ),
-    Row(("volume", "get"), "List the volumes.", "placing:get_volumes", "<ref>"),
+    Row(("volume", "get"), "List the volumes.", "placing:get_volumes", "<ref>", lists=True),
     Row(("volume", "delete"), "Delete a volume.", "placing:delete_volume", "<ref>", (*_VOLUME, _WAIT)),
 )
 
@@ -129,8 +129,8 @@ WORKLOAD_ROWS = (
         "start REF`; in a container that runs: `platform workload exec REF -- COMMAND`",
     ),
     Row(("open",), "Open the endpoint in a browser.", instead="`platform workload get REF` shows the endpoint"),
-    Row(("get-deployments",), "Show the deployments.", "placing:get_deployments", "<ref>"),
-    Row(("get-replicas",), "Show the replicas.", "placing:get_replicas", "<ref>", (LOCATION,)),
+    Row(("get-deployments",), "Show the deployments.", "placing:get_deployments", "<ref>", lists=True),
+    Row(("get-replicas",), "Show the replicas.", "placing:get_replicas", "<ref>", (LOCATION,), lists=True),
     Row(("start",), "End a suspension.", "placing:start", "<ref>"),
     Row(("stop",), "Suspend a workload.", "placing:stop", "<ref>"),
     Row(("logs",), "Show the logs of a workload.", "logs:workload_logs", "<ref>", LOGS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.model.revision import shorten_id, shorten_revision
 from reconciler.planning.blame import WHOLE, Blames, format_blame
 from reconciler.planning.plan import Action, FieldChange, Plan
 from reconciler.printable import code_span
@@ -27,8 +28,8 @@ def render_markdown(plan: Plan, blames: Blames | None = None, since: str = "") -
     With ``blames`` both name the author of each change. ``since`` is the base revision, where that is not the applied
     one.
     """
-    compared = f", compared with {code_span(since)}" if since else ""
-    source = f"Source {code_span(plan.source)}, revision {code_span(plan.revision)}{compared}"
+    compared = f", compared with {code_span(shorten_revision(since))}" if since else ""
+    source = f"Source {code_span(plan.source)}, revision {code_span(shorten_revision(plan.revision))}{compared}"
     lines = [f"### Plan: {format_summary(plan)}", "", source]
     members = [group for _, section in group_steps(plan) for group in section]
     if members:
@@ -41,9 +42,9 @@ def render_markdown(plan: Plan, blames: Blames | None = None, since: str = "") -
     lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
     lines += [f"\n- Retained: {code_span(str(resource.key))} ({resource.reason})" for resource in plan.retained]
     if plan.hold_digest:
-        lines += ["", f"Approve what waits: {code_span(f'reconciler approve {plan.hold_digest}')}."]
+        lines += ["", f"Approve what waits: {code_span(f'reconciler approve {shorten_id(plan.hold_digest)}')}."]
     if plan.steps:
-        lines += ["", f"<sub>digest {code_span(plan.digest)}</sub>"]
+        lines += ["", f"<sub>digest {code_span(shorten_id(plan.digest))}</sub>"]
     return "\n".join(lines) + "\n"
 
 

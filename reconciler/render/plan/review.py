@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
-from reconciler.model.revision import Revision
+from reconciler.model.revision import Revision, shorten_revision
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.printable import code_span, escape_text
@@ -81,7 +81,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
     """The findings with their lines, the plan, its limitations, and holds of the source."""
     shown = findings_text(review.findings, Excerpts(review.read), colour=colour)
     if review.plan is None:
-        shown += f"{review.revision} is refused: {severity_counts(review.findings)}\n"
+        shown += f"{shorten_revision(str(review.revision))} is refused: {severity_counts(review.findings)}\n"
     else:
         shown += render_plan_text(review.plan, colour=colour, blames=review.blames, since=review.since)
         shown += "".join(f"{escape_text(line)}\n" for line in _render_foreseen_lines(review))

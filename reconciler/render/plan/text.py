@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.model.revision import shorten_id, shorten_revision
 from reconciler.planning.blame import WHOLE, Blames, format_blame
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan
 from reconciler.printable import escape_text
@@ -31,7 +32,7 @@ def render_plan_text(plan: Plan, *, colour: bool = False, blames: Blames | None 
     ``since`` is the base revision, where that is not the applied one.
     """
     paint = _Paint(colour)
-    way = f"{since} → {plan.revision}" if since else plan.revision
+    way = " → ".join(shorten_revision(text) for text in (since, plan.revision) if text)
     lines = [f"{paint('1', plan.source)}  {escape_text(way)}", ""]
     for gvc, members in group_steps(plan):
         lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
@@ -39,9 +40,9 @@ def render_plan_text(plan: Plan, *, colour: bool = False, blames: Blames | None 
             lines.extend(_render_group(group, paint, blames or {}))
         lines.append("")
     lines.extend(_render_notes(plan))
-    lines.append(f"Plan: {format_summary(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
+    lines.append(f"Plan: {format_summary(plan)}." + (f"  digest {shorten_id(plan.digest)}" if plan.steps else ""))
     if plan.hold_digest:
-        lines.append(f"Approve what waits: reconciler approve {plan.hold_digest}")
+        lines.append(f"Approve what waits: reconciler approve {shorten_id(plan.hold_digest)}")
     return "\n".join(lines) + "\n"
 
 

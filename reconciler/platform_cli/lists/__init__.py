@@ -1,0 +1,1 @@
+"""Lists of the command: what is chosen, in which form, and shown again."""
