@@ -11,6 +11,15 @@ KubeObject = dict[str, Any]
 """An object as the API has it: ``apiVersion``, ``kind``, ``metadata`` and the rest, in plain JSON values."""
 
 
+class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
+    """The fields that a manager set, as the server stores them."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class ObjectKind(msgspec.Struct, frozen=True, order=True):
     """A kind that the API serves under ``plural``; ``group`` is "" for the core group."""
 
