@@ -16,7 +16,18 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.kubernetes.client.api import KubeApi, WatchEvent
 from reconciler.engines.kubernetes.client.errors import ClusterError, is_absent
-from reconciler.engines.kubernetes.client.objects import KubeObject, ManagedFields, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.client.objects import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    KubeObject,
+    ManagedFields,
+    ObjectId,
+    ObjectKind,
+)
 from reconciler.engines.kubernetes.rendering.names import KEY, TOOL
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -36,6 +47,9 @@ MOST_SETS = 2000
 """Sets of fields whose hashes are remembered, of some kilobytes each."""
 
 _SHARED = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
+
+_MARKED = frozenset({CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT})
+"""Kinds whose content no observation shows: controllers count in it how many pods are ready."""
 
 _REPLICAS = b'"f:replicas"'
 
@@ -141,6 +155,18 @@ def _cut_managers(content: bytes, raw: bytes) -> bytes:
 
 def _is_applied(entry: ManagedFields) -> bool:
     return entry.manager == TOOL and entry.operation == "Apply" and not entry.subresource
+
+
+def _is_marked_alike(item: MirroredObject, former: MirroredObject) -> bool:
+    """Whether an object has the marks and the fields of ours that it had, and ends as little."""
+    return (item.uid, item.key, item.annotations, item.labels, item.fields, item.ending) == (
+        former.uid,
+        former.key,
+        former.annotations,
+        former.labels,
+        former.fields,
+        former.ending,
+    )
 
 
 def _parse_key(text: str) -> Key | None:
@@ -364,7 +390,8 @@ class ClusterMirror:
         self._objects.setdefault(item.id.kind, {})[item.id] = item
         if item.key is not None:
             self._by_key[item.key][item.id] = None
-            self._changed(item.key)
+            if former is None or item.id.kind not in _MARKED or not _is_marked_alike(item, former):
+                self._changed(item.key)
 
     def _remove(self, target: ObjectId) -> None:
         item = self._objects.get(target.kind, {}).pop(target, None)
