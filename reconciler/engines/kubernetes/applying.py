@@ -12,7 +12,6 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
-    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -20,6 +19,7 @@ from reconciler.engines.kubernetes.client.objects import (
     KNATIVE_SERVICE,
     NAMESPACE,
     POD,
+    SCALERS,
     SECRET,
     STATEFUL_SET,
     KubeObject,
@@ -37,7 +37,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     VERSION,
 )
-from reconciler.engines.kubernetes.trials import INERT, ObjectTrials, ObjectVerdict, Trial, with_annotation
+from reconciler.engines.kubernetes.trials import HANDOVER, INERT, ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -52,8 +52,6 @@ _LATE = frozenset(
     {"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject", "DomainMapping"}
 )
 
-HANDOVER = "reconciler-handover"
-"""The manager of a number of replicas on its way to an autoscaler."""
 _CONFLICT, _INVALID = 409, 422
 _REFUSED = (400, 403, 409, 422)
 MANY = 4
@@ -132,7 +130,7 @@ class ObjectApplier:
         """The autoscalers of ``key``, if its number of replicas is fixed: they would change it once more."""
         if not any(id_of(item).kind in (DEPLOYMENT, STATEFUL_SET) and "replicas" in item["spec"] for item in due):
             return []
-        return [item for item in self._mirror.of_key(key) if item.id.kind is AUTOSCALER and self._may_prune(key, item)]
+        return [item for item in self._mirror.of_key(key) if item.id.kind in SCALERS and self._may_prune(key, item)]
 
     async def _try(self, key: Key, item: KubeObject, *, adopt: bool, untried: bool) -> Trial:
         """Try ``item`` by a dry run. If it may stay ``untried``, none is needed for what can be taken back.

@@ -18,6 +18,7 @@ from reconciler.engines.kubernetes.client.objects import (
     DISRUPTION_BUDGET,
     NAMESPACE,
     NETWORK_POLICY,
+    SCALERS,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -47,9 +48,16 @@ STRANGERS_REST = 20
 MOST_SHAPES = 10_000
 """Shapes of objects whose fields are remembered."""
 
+HANDOVER = "reconciler-handover"
+"""The manager of a number of replicas on its way to an autoscaler."""
+
 _REPLICAS = ".spec.replicas"
-_SCALER = '"kube-controller-manager" with subresource "scale"'
-"""How the server names the controller of autoscalers in a conflict."""
+_SCALERS = (
+    '"kube-controller-manager" with subresource "scale"',
+    '"keda" with subresource "scale"',
+    f'"{HANDOVER}"',
+)
+"""How the server names in a conflict who sets the number of replicas for an autoscaler, and until it does."""
 _INVALID = 422
 _CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 _NEVER_KEYS = frozenset({"image", "value"})
@@ -266,11 +274,14 @@ class ObjectTrials:
 
     def _has_autoscaler(self, key: Key) -> bool:
         """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
-        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
+        return any(item.id.kind in SCALERS for item in self._mirror.of_key(key))
 
     async def _is_scaler_gone(self, target: ObjectId, conflicts: Sequence[Cause]) -> bool:
-        """Whether an autoscaler owns the number of replicas that is there no more: then nobody else wants another."""
-        if any(_SCALER not in cause.message for cause in conflicts):
+        """Whether an autoscaler owns the number of replicas that is there no more: then nobody else wants another.
+
+        KEDA scales by one of its own, which it deletes some time after ours.
+        """
+        if not all(any(name in cause.message for name in _SCALERS) for cause in conflicts):
             return False
         page = await self._api.list(AUTOSCALER, namespace=target.namespace)
         scalers: list[KubeObject] = [msgspec.json.decode(item) for item in page.items]

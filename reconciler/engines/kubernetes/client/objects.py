@@ -109,6 +109,9 @@ ALWAYS_SERVED = (
 ADDITIONAL = (HTTP_ROUTE, KNATIVE_SERVICE, DOMAIN_MAPPING, HTTP_SCALED_OBJECT, VOLUME_SNAPSHOT)
 """Kinds of ours that only some clusters serve."""
 
+SCALERS = (AUTOSCALER, HTTP_SCALED_OBJECT)
+"""Kinds of ours that let a controller set the number of replicas of a workload."""
+
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*ALWAYS_SERVED, *ADDITIONAL, REPLICA_SET, EVENT)}
 
 
