@@ -457,8 +457,8 @@ class Reason(StrEnum):
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",
         _resource("A volume lost its file system, or something that happens to it by itself failed.",
                   "Do what the message says."),
-        _warning("A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired "
-                 "snapshots."))
+        _warning("A volume lost its file system, a restore of it was undone, or it could not be expanded, measured, "
+                 "trimmed or rid of expired snapshots."))
     SNAPSHOT_DAMAGED = "SnapshotDamaged", _warning("The data of a snapshot do not match its checksum.")
     VOLUME_CHANGING = ("VolumeChanging",
         _normal("A replica waits while its volume is changed, as someone asked for: restored, deleted or replaced."))

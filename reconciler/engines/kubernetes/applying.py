@@ -12,7 +12,6 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
-    AUTOSCALER,
     CLAIM,
     CRON_JOB,
     DEPLOYMENT,
@@ -20,11 +19,11 @@ from reconciler.engines.kubernetes.client.objects import (
     KNATIVE_SERVICE,
     NAMESPACE,
     POD,
+    SCALERS,
     SECRET,
     STATEFUL_SET,
     KubeObject,
     ObjectId,
-    ObjectKind,
     id_of,
 )
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
@@ -38,7 +37,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     VERSION,
 )
-from reconciler.engines.kubernetes.trials import ObjectTrials, ObjectVerdict, Trial, with_annotation
+from reconciler.engines.kubernetes.trials import HANDOVER, INERT, ObjectTrials, ObjectVerdict, Trial, with_annotation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -53,8 +52,6 @@ _LATE = frozenset(
     {"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject", "DomainMapping"}
 )
 
-HANDOVER = "reconciler-handover"
-"""The manager of a number of replicas on its way to an autoscaler."""
 _CONFLICT, _INVALID = 409, 422
 _REFUSED = (400, 403, 409, 422)
 MANY = 4
@@ -78,6 +75,7 @@ class ObjectApplier:
         self._owner = owner
         self._trials = ObjectTrials(api, mirror, owner, forced)
         self._at_once = 0
+        self._refused: set[Key] = set()
 
     async def apply(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> bool:
         """Apply ``objects``, which are all of the resource ``key``; whether anything was changed.
@@ -87,9 +85,15 @@ class ObjectApplier:
         """
         self._at_once += 1
         try:
-            return await self._apply_due(key, objects, adopt=adopt)
+            changed = await self._apply_due(key, objects, adopt=adopt)
+        except ClusterError as error:
+            if error.code in _REFUSED:
+                self._refused.add(key)
+            raise
         finally:
             self._at_once -= 1
+        self._refused.discard(key)
+        return changed
 
     async def _apply_due(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool) -> bool:
         marked = [_mark_rendered(item) for item in with_inventory(objects)]
@@ -114,25 +118,26 @@ class ObjectApplier:
     async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
         if len(due) == 1 and await self._apply_untried(key, due[0]):
             return
-        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt) for item in due))
-        stages = [
-            [trial for trial in tried if _stage_of(trial.target.kind) == stage]
-            for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS)
-        ]
-        await self._apply_first(key, stages[0])
+        untried = self._at_once >= MANY and not adopt and key not in self._refused and not self._is_running(key)
+        tried = await asyncio.gather(*(self._try(key, item, adopt=adopt, untried=untried) for item in due))
+        stages = [[trial for trial in tried if _stage_of(trial) == stage] for stage in (_BEFORE_RUNS, _RUNS)]
+        made = await self._apply_stage(key, stages[0], [])
         await asyncio.gather(*(self._delete(item) for item in self._list_leaving_scalers(key, due)))
-        for stage in stages[1:]:
-            await asyncio.gather(*(self._apply(key, trial) for trial in stage))
+        await self._apply_stage(key, stages[1], made)
+        await asyncio.gather(*(self._apply(key, trial) for trial in tried if _stage_of(trial) == _AFTER_RUNS))
 
     def _list_leaving_scalers(self, key: Key, due: Sequence[KubeObject]) -> list[MirroredObject]:
         """The autoscalers of ``key``, if its number of replicas is fixed: they would change it once more."""
         if not any(id_of(item).kind in (DEPLOYMENT, STATEFUL_SET) and "replicas" in item["spec"] for item in due):
             return []
-        return [item for item in self._mirror.of_key(key) if item.id.kind is AUTOSCALER and self._may_prune(key, item)]
+        return [item for item in self._mirror.of_key(key) if item.id.kind in SCALERS and self._may_prune(key, item)]
 
-    async def _try(self, key: Key, item: KubeObject, *, adopt: bool) -> Trial:
-        """Try ``item`` by a dry run, or find that it needs none while many resources are applied."""
-        if self._at_once >= MANY and not adopt and not self._is_running(key):
+    async def _try(self, key: Key, item: KubeObject, *, adopt: bool, untried: bool) -> Trial:
+        """Try ``item`` by a dry run. If it may stay ``untried``, none is needed for what can be taken back.
+
+        Nor for what runs the workload: once all else is tried or made, its apply is the trial.
+        """
+        if untried and id_of(item).kind in (*INERT, *RUNS):
             trial = await self._trials.guess_new(item)
             if trial is not None:
                 return trial
@@ -141,15 +146,18 @@ class ObjectApplier:
     def _is_running(self, key: Key) -> bool:
         return any(item.id.kind in (*RUNS, POD) for item in self._mirror.of_key(key))
 
-    async def _apply_first(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Apply what comes before what runs. If the server refuses one of them, what was not tried is taken back."""
+    async def _apply_stage(self, key: Key, trials: Sequence[Trial], before: Sequence[ObjectId]) -> list[ObjectId]:
+        """Apply ``trials`` at once; returns what was made of those that no dry run has shown.
+
+        If the server refuses one of them, these are taken back, and what was made ``before``.
+        """
         results = await asyncio.gather(*(self._apply(key, trial) for trial in trials), return_exceptions=True)
+        new = [trial.target for trial, result in zip(trials, results, strict=True) if trial.guess and result is True]
         errors = [result for result in results if isinstance(result, BaseException)]
         if not errors:
-            return
+            return new
         if any(isinstance(error, ClusterError) and error.code in _REFUSED for error in errors):
-            made = [trial for trial, result in zip(trials, results, strict=True) if trial.guess and result is True]
-            await asyncio.gather(*(self._take_back(trial.target) for trial in made))
+            await asyncio.gather(*(self._take_back(target) for target in (*new, *before)))
         raise errors[0]
 
     async def _take_back(self, target: ObjectId) -> None:
@@ -283,8 +291,10 @@ class ObjectApplier:
 
     async def _send(self, trial: Trial) -> tuple[str, bool]:
         """Apply an object; returns the hash of the fields that are ours then, and whether there was none."""
-        answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=trial.guess)
-        return self._mirror.put(trial.target.kind, _encode(answer.content)).fields, answer.created
+        # What is new and was not tried has the fields of another one that the server has accepted just now.
+        validate = trial.guess and not trial.created
+        answer = await self._api.apply(trial.item, trial.target, force=trial.force, validate=validate)
+        return self._mirror.put(trial.target.kind, answer.content).fields, answer.created
 
     async def make_room(self, target: ObjectId) -> None:
         """Delete an object, and wait until its name is free."""
@@ -365,10 +375,11 @@ def _mark_rendered(item: KubeObject) -> KubeObject:
     return with_annotation(with_annotation(item, RENDERED, digest), FIELDS, "")
 
 
-def _stage_of(kind: ObjectKind) -> int:
-    if kind in RUNS:
+def _stage_of(trial: Trial) -> int:
+    if trial.target.kind in RUNS:
         return _RUNS
-    return _AFTER_RUNS if kind.kind in _LATE else _BEFORE_RUNS
+    # What is to be taken back, if what runs is refused, comes before it.
+    return _AFTER_RUNS if trial.target.kind.kind in _LATE and not trial.guess else _BEFORE_RUNS
 
 
 def explain_finalizers(item: MirroredObject) -> str:

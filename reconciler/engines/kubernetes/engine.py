@@ -92,7 +92,7 @@ class KubernetesEngine:
         parts = ClusterParts(context, self._api, self._mirror, self._desired, self._applier)
         self._volumes = VolumeCommands(parts, self._apply_record)
         usage = VolumeUsage(self._api, self._mirror, context.clock)
-        self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock)
+        self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock_volumes)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -16,7 +16,18 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.kubernetes.client.api import KubeApi, WatchEvent
 from reconciler.engines.kubernetes.client.errors import ClusterError, is_absent
-from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.client.objects import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    KubeObject,
+    ManagedFields,
+    ObjectId,
+    ObjectKind,
+)
 from reconciler.engines.kubernetes.rendering.names import KEY, TOOL
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -32,20 +43,18 @@ MOMENT_SECONDS = 30.0
 STALE_SECONDS = 120.0
 """Seconds without a working watch after which nothing is concluded from what it showed."""
 
+MOST_SETS = 2000
+"""Sets of fields whose hashes are remembered, of some kilobytes each."""
+
 _SHARED = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
+
+_MARKED = frozenset({CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT})
+"""Kinds whose content no observation shows: controllers count in it how many pods are ready."""
 
 _REPLICAS = b'"f:replicas"'
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
-    """The fields that a manager set, as the server stores them."""
-
-    manager: str = ""
-    operation: str = ""
-    subresource: str = ""
-    fields: msgspec.Raw = msgspec.Raw(b"{}")
+_decode_managers = msgspec.json.Decoder(list[ManagedFields] | None).decode
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,11 +65,14 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str = ""
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
-    managed_fields: list[ManagedFields] | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Item(msgspec.Struct, frozen=True):
     metadata: _Metadata
+
+
+_decode_item = msgspec.json.Decoder(_Item).decode
 
 
 class MirroredObject(msgspec.Struct, frozen=True):
@@ -96,21 +108,23 @@ def hash_fields(managers: Iterable[ManagedFields] | None) -> str:
     A field that another program changes leaves this set, so that the hash shows any change of what was applied, and
     none of defaults, autoscalers and injected parts.
     """
-    for entry in managers or ():
-        if _is_applied(entry):
-            plain = _encode(msgspec.json.decode(entry.fields))
-            return blake2b(plain, digest_size=12).hexdigest()
-    return ""
+    return next((_hash_set(bytes(entry.fields)) for entry in managers or () if _is_applied(entry)), "")
+
+
+@lru_cache(MOST_SETS)
+def _hash_set(fields: bytes) -> str:
+    """A hash of a set of fields: objects that are rendered alike have the same set."""
+    return blake2b(_encode(msgspec.json.decode(fields)), digest_size=12).hexdigest()
 
 
 def mirror_object(kind: ObjectKind, content: bytes) -> MirroredObject:
     """An object of the API. Raises msgspec.MsgspecError for anything else."""
-    metadata = msgspec.json.decode(content, type=_Item).metadata
-    annotations = metadata.annotations or {}
-    if metadata.managed_fields:
-        whole: KubeObject = msgspec.json.decode(content)
-        del whole["metadata"]["managedFields"]
-        content = _encode(whole)
+    return _mirror_object(kind, content, _decode_item(content).metadata)
+
+
+def _mirror_object(kind: ObjectKind, content: bytes, metadata: _Metadata) -> MirroredObject:
+    annotations, raw = metadata.annotations or {}, bytes(metadata.managed_fields)
+    managers = (_decode_managers(raw) if raw else None) or ()
     return MirroredObject(
         ObjectId(kind, metadata.namespace, metadata.name),
         metadata.uid,
@@ -118,16 +132,41 @@ def mirror_object(kind: ObjectKind, content: bytes) -> MirroredObject:
         _parse_key(annotations.get(KEY, "")),
         annotations,
         metadata.labels or {},
-        hash_fields(metadata.managed_fields),
+        hash_fields(managers),
         bool(metadata.deletion_timestamp),
-        content,
-        tuple(entry.manager for entry in metadata.managed_fields or ()),
-        any(_REPLICAS in bytes(entry.fields) for entry in metadata.managed_fields or () if _is_applied(entry)),
+        _cut_managers(content, raw) if raw else content,
+        tuple(entry.manager for entry in managers),
+        any(_REPLICAS in bytes(entry.fields) for entry in managers if _is_applied(entry)),
     )
+
+
+def _cut_managers(content: bytes, raw: bytes) -> bytes:
+    """``content`` without the managers of fields, which are ``raw`` there: they are as long as all of the rest."""
+    entry = b'"managedFields":' + raw
+    before, separator, after = content.partition(entry)
+    if separator and after[:1] == b",":
+        return before + after[1:]
+    if separator and before[-1:] == b",":
+        return before[:-1] + after
+    whole: KubeObject = msgspec.json.decode(content)
+    whole["metadata"].pop("managedFields", None)
+    return _encode(whole)
 
 
 def _is_applied(entry: ManagedFields) -> bool:
     return entry.manager == TOOL and entry.operation == "Apply" and not entry.subresource
+
+
+def _is_marked_alike(item: MirroredObject, former: MirroredObject) -> bool:
+    """Whether an object has the marks and the fields of ours that it had, and ends as little."""
+    return (item.uid, item.key, item.annotations, item.labels, item.fields, item.ending) == (
+        former.uid,
+        former.key,
+        former.annotations,
+        former.labels,
+        former.fields,
+        former.ending,
+    )
 
 
 def _parse_key(text: str) -> Key | None:
@@ -318,18 +357,19 @@ class ClusterMirror:
         if event.type == "BOOKMARK":
             self._failing.pop(kind, None)
             return msgspec.json.decode(event.object, type=_Bookmark).metadata.version
-        item = mirror_object(kind, bytes(event.object))
-        if event.type == "DELETED":
-            former = self.get(item.id)
-            # One of the same name may have been made since, which the answer to our own request has shown.
-            if former is not None and former.uid == item.uid:
-                self._remove(item.id)
-        elif self._scope.has(item):
-            former = self.get(item.id)
-            if former is None or _is_newer(item.version, former.version):
-                self._store(item)
         self._failing.pop(kind, None)
-        return item.version
+        content = bytes(event.object)
+        metadata = _decode_item(content).metadata
+        former = self.get(ObjectId(kind, metadata.namespace, metadata.name))
+        if event.type == "DELETED":
+            # One of the same name may have been made since, which the answer to our own request has shown.
+            if former is not None and former.uid == metadata.uid:
+                self._remove(former.id)
+        elif former is None or _is_newer(metadata.resource_version, former.version):
+            item = _mirror_object(kind, content, metadata)
+            if self._scope.has(item):
+                self._store(item)
+        return metadata.resource_version
 
     def _note_failure(self, kind: ObjectKind, error: EngineError) -> None:
         since, _ = self._failing.get(kind, (self._clock.monotonic(), error))
@@ -350,7 +390,8 @@ class ClusterMirror:
         self._objects.setdefault(item.id.kind, {})[item.id] = item
         if item.key is not None:
             self._by_key[item.key][item.id] = None
-            self._changed(item.key)
+            if former is None or item.id.kind not in _MARKED or not _is_marked_alike(item, former):
+                self._changed(item.key)
 
     def _remove(self, target: ObjectId) -> None:
         item = self._objects.get(target.kind, {}).pop(target, None)

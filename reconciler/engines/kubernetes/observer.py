@@ -88,6 +88,7 @@ class ClusterObserver:
         self._events: dict[str, _NamespaceEvents] = {}
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
+        self._specs: dict[Key, _DerivedSpec] = {}
 
     def list_followed(self) -> frozenset[Key]:
         """The workloads of which something may be news, also those that are gone."""
@@ -120,8 +121,10 @@ class ClusterObserver:
             if observation is not None:
                 observations.append(observation)
             if record is not None:
-                names = mounted_volumesets(read_specification(record.body))
+                names = self._derive_spec(key, record).volumesets
                 volumesets |= {Key(Kind.VOLUMESET, key.gvc, name) for name in names}
+            else:
+                self._specs.pop(key, None)
         observations += filter(None, (self._observe_volume_set(key) for key in sorted(volumesets)))
         return observations
 
@@ -150,7 +153,8 @@ class ClusterObserver:
         digest, version = self._read_marks(key, running)
         if record is None:
             return Observation(key, self._context.location, Health.UNKNOWN, b"{}", digest, version)
-        live, context = await self._read_live(key, record, running), self._status_context(key, record)
+        gvc = self._read_gvc(key)
+        live, context = await self._read_live(key, record, running, gvc), self._status_context(key, record, gvc)
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
         self._note_news(record, live, deployment, context.now)
@@ -192,7 +196,7 @@ class ClusterObserver:
         if before is None or not before.hooks.pods.union(before.hooks.gone):
             return
         events = (await self._read_events(self._desired.namespace_of(key.gvc), now)).about(workload_name(key.name))
-        names = _name_containers(self._read_spec(key, record)) if record is not None else {}
+        names = _name_containers(self._read_spec(key, record, self._read_gvc(key))) if record is not None else {}
         after, news = find_last_news(before, EndingPods(pods, events, names), now)
         for reason, message in news:
             self._report(key, reason, message)
@@ -212,14 +216,14 @@ class ClusterObserver:
         changed = self._applier.find_changes(key) or self._applier.find_changes(gvc)
         return "" if changed else digest, int(text) if text.isdecimal() else 0
 
-    async def _read_live(self, key: Key, record: Record, running: MirroredObject) -> LiveWorkload:
-        pods, spec = self._decode(key, POD), self._read_spec(key, record)
+    async def _read_live(self, key: Key, record: Record, running: MirroredObject, gvc: _Gvc) -> LiveWorkload:
+        pods, spec = self._decode(key, POD), self._read_spec(key, record, gvc)
         live = LiveWorkload(
             spec=spec,
             primary=running.decode() if running.id.kind in RUNS else None,
             pods=pods,
             jobs=self._decode(key, JOB),
-            claims=tuple(self._claims_of(key, mounted_volumesets(read_specification(record.body)))),
+            claims=tuple(self._claims_of(key, self._derive_spec(key, record).volumesets)),
             autoscaler=next(iter(self._decode(key, AUTOSCALER)), None),
             names=_name_containers(spec),
         )
@@ -232,26 +236,35 @@ class ClusterObserver:
         events = (await self._read_events(running.id.namespace, since)).about(running.id.name, live.claims)
         return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
 
-    def _read_spec(self, key: Key, record: Record) -> WorkloadSpec:
-        spec = read_specification(record.body)
-        applied = AppliedWorkload(key, self._context.location, spec, record.version, record.digest, self._gvc(key)[1])
-        return workload_spec(applied, "")
+    def _read_spec(self, key: Key, record: Record, gvc: _Gvc) -> WorkloadSpec:
+        derived = self._derive_spec(key, record)
+        if derived.spec.gvc_version == gvc.version:
+            return derived.spec
+        return msgspec.structs.replace(derived.spec, gvc_version=gvc.version)
+
+    def _derive_spec(self, key: Key, record: Record) -> _DerivedSpec:
+        """What follows from a record alone, read once for each version of it."""
+        derived = self._specs.get(key)
+        if derived is None or (derived.spec.digest, derived.spec.version) != (record.digest, record.version):
+            spec = read_specification(record.body)
+            applied = AppliedWorkload(key, self._context.location, spec, record.version, record.digest)
+            derived = self._specs[key] = _DerivedSpec(workload_spec(applied, ""), mounted_volumesets(spec))
+        return derived
 
     def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
         items = (item for item in self._mirror.of_key(key) if item.id.kind is kind)
-        return tuple(item.decode() for item in sorted(items, key=lambda item: item.id))
+        return tuple(item.decode() for item in sorted(items, key=_get_place))
 
     def _claims_of(self, key: Key, names: Iterable[str]) -> Iterator[KubeObject]:
         for name in names:
             yield from self._decode(Key(Kind.VOLUMESET, key.gvc, name), CLAIM)
 
-    def _status_context(self, key: Key, record: Record) -> StatusContext:
+    def _status_context(self, key: Key, record: Record, gvc: _Gvc) -> StatusContext:
         past = read_deployment(record.state)
-        alias, gvc_version = self._gvc(key)
         settings = self._context.settings
         versions = past.status.versions if past is not None else ()
         return StatusContext(
-            target=DeploymentTarget(self._context.location, alias, gvc_version, settings.endpoint_domain),
+            target=DeploymentTarget(self._context.location, gvc.alias, gvc.version, settings.endpoint_domain),
             now=self._context.clock.now(),
             limitations=self._desired.limitations(record),
             address=f"{workload_name(key.name)}.{self._desired.namespace_of(key.gvc)}.svc",
@@ -265,11 +278,11 @@ class ClusterObserver:
             },
         )
 
-    def _gvc(self, key: Key) -> tuple[str, int]:
+    def _read_gvc(self, key: Key) -> _Gvc:
         """The alias and the version of the GVC of a workload."""
         record = self._claims.find_shared(Key(Kind.GVC, "", key.gvc))
         alias = record.alias if record is not None else ""
-        return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
+        return _Gvc(alias or make_alias(self._context.settings.org, key.gvc), record.version if record else 1)
 
     async def _read_events(self, namespace: str, since: float) -> _NamespaceEvents:
         """The events of a namespace, with those of pods that are not ready ``since`` then, in seconds since the epoch.
@@ -339,6 +352,18 @@ class ClusterObserver:
         return self._volumes.with_conditions(seen)
 
 
+class _Gvc(NamedTuple):
+    alias: str
+    version: int
+
+
+class _DerivedSpec(NamedTuple):
+    """The specification in a record of a workload, and the names of the volume sets that it mounts."""
+
+    spec: WorkloadSpec
+    volumesets: Sequence[str]
+
+
 class _NamespaceEvents(NamedTuple):
     """The events of a namespace, ordered by the ``names`` of their objects, as they were ``at`` then (monotonic)."""
 
@@ -361,6 +386,11 @@ class _NamespaceEvents(NamedTuple):
 
     def _between(self, first: str, end: str) -> Sequence[KubeObject]:
         return self.items[bisect_left(self.names, first) : bisect_left(self.names, end)]
+
+
+def _get_place(item: MirroredObject) -> tuple[str, str]:
+    """What orders objects of one kind."""
+    return item.id.namespace, item.id.name
 
 
 def _get_subject(event: KubeObject) -> str:

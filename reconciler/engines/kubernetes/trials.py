@@ -15,8 +15,10 @@ from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import Cause, ClusterError
 from reconciler.engines.kubernetes.client.objects import (
     AUTOSCALER,
+    DISRUPTION_BUDGET,
     NAMESPACE,
     NETWORK_POLICY,
+    SCALERS,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -26,7 +28,7 @@ from reconciler.engines.kubernetes.client.objects import (
     ObjectKind,
     id_of,
 )
-from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, hash_fields
+from reconciler.engines.kubernetes.mirror import ClusterMirror, hash_fields
 from reconciler.engines.kubernetes.ownership import Owner, explain_foreign, migrate_managers
 from reconciler.engines.kubernetes.rendering.names import FIELDS, SHORT_LENGTH, format_label
 from reconciler.errors import EngineError
@@ -37,16 +39,25 @@ MADE_ANEW = (STATEFUL_SET, SERVICE)
 """Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
 NO_ANSWER = (Reason.CLUSTER_UNREACHABLE, Reason.CREDENTIALS_REFUSED)
 """Reasons for which nothing is known about an object: the server was not asked."""
-INERT = (SECRET, SERVICE_ACCOUNT, NETWORK_POLICY, SERVICE)
+INERT = (SECRET, SERVICE_ACCOUNT, NETWORK_POLICY, SERVICE, DISRUPTION_BUDGET)
 """Kinds whose new objects do nothing before what runs a workload is there."""
 STRANGERS_SECONDS = 1.0
 """Seconds for which a namespace is not asked again for objects that are not ours."""
+STRANGERS_REST = 20
+"""The same, as a multiple of the time that the last answer took: a large namespace, or a busy server."""
 MOST_SHAPES = 10_000
 """Shapes of objects whose fields are remembered."""
 
+HANDOVER = "reconciler-handover"
+"""The manager of a number of replicas on its way to an autoscaler."""
+
 _REPLICAS = ".spec.replicas"
-_SCALER = '"kube-controller-manager" with subresource "scale"'
-"""How the server names the controller of autoscalers in a conflict."""
+_SCALERS = (
+    '"kube-controller-manager" with subresource "scale"',
+    '"keda" with subresource "scale"',
+    f'"{HANDOVER}"',
+)
+"""How the server names in a conflict who sets the number of replicas for an autoscaler, and until it does."""
 _INVALID = 422
 _CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 _NEVER_KEYS = frozenset({"image", "value"})
@@ -81,13 +92,6 @@ class ObjectVerdict(NamedTuple):
     error: EngineError | None = None
 
 
-class _FieldOwner(msgspec.Struct):
-    manager: str = ""
-    operation: str = ""
-    subresource: str = ""
-    fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
-
-
 class ObjectTrials:
     """Asks the server what it would make of objects, which changes nothing. ``forced`` are as `ObjectApplier` has them.
 
@@ -118,17 +122,17 @@ class ObjectTrials:
     async def guess_new(self, item: KubeObject) -> Trial | None:
         """A new object to be applied without a dry run; None where one is needed.
 
-        It is for one of many: the server has accepted its shape before, nobody else has an object of its name, and it
-        does nothing yet, so that it can be taken back.
+        It is for one of many that can be taken back, or that comes last: the server has accepted its shape before, and
+        nobody else has an object of its name.
         """
         target = id_of(item)
         fields = self._fields.get(_hash_shape(item), "")
         ours = self._mirror.get(ObjectId(NAMESPACE, "", target.namespace)) is not None
-        if not fields or not ours or target.kind not in INERT or self._mirror.get(target) is not None:
+        if not fields or not ours or self._mirror.get(target) is not None:
             return None
         if not self._mirror.is_complete(target.kind) or not await self._is_free(target):
             return None
-        return Trial(with_annotation(item, FIELDS, fields), target, guess=True)
+        return Trial(with_annotation(item, FIELDS, fields), target, created=True, guess=True)
 
     async def _is_free(self, target: ObjectId) -> bool:
         """Whether nobody else has an object of a name; the objects of ours are in the mirror."""
@@ -136,8 +140,8 @@ class ObjectTrials:
         now = asyncio.get_running_loop().time
         asked = now()
         async with self._asking[collection]:
-            at, names = self._strangers.get(collection, (float("-inf"), frozenset()))
-            if at + STRANGERS_SECONDS < asked:
+            until, names = self._strangers.get(collection, (float("-inf"), frozenset()))
+            if until < asked:
                 at = now()
                 try:
                     selectors = self._owner.list_stranger_selectors()
@@ -145,7 +149,8 @@ class ObjectTrials:
                     names = frozenset().union(*found)
                 except EngineError:
                     return False
-                self._strangers[collection] = at, names
+                until = at + max(STRANGERS_SECONDS, STRANGERS_REST * (now() - at))
+                self._strangers[collection] = until, names
             return target.name not in names
 
     def remember(self, item: KubeObject, fields: str) -> None:
@@ -237,12 +242,7 @@ class ObjectTrials:
             if not force:
                 raise
             answer = await self._api.apply(item, target, force=True, dry_run=True)
-        entries = msgspec.convert(answer.content["metadata"].get("managedFields") or [], list[_FieldOwner])
-        managers = (
-            ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
-            for entry in entries
-        )
-        fields = hash_fields(managers)
+        fields = hash_fields(answer.managers)
         self.remember(item, fields)
         return Trial(with_annotation(item, FIELDS, fields), target, force, created=answer.created)
 
@@ -274,11 +274,14 @@ class ObjectTrials:
 
     def _has_autoscaler(self, key: Key) -> bool:
         """Whether the number of replicas is set by an autoscaler of ours, which goes once it is fixed again."""
-        return any(item.id.kind is AUTOSCALER for item in self._mirror.of_key(key))
+        return any(item.id.kind in SCALERS for item in self._mirror.of_key(key))
 
     async def _is_scaler_gone(self, target: ObjectId, conflicts: Sequence[Cause]) -> bool:
-        """Whether an autoscaler owns the number of replicas that is there no more: then nobody else wants another."""
-        if any(_SCALER not in cause.message for cause in conflicts):
+        """Whether an autoscaler owns the number of replicas that is there no more: then nobody else wants another.
+
+        KEDA scales by one of its own, which it deletes some time after ours.
+        """
+        if not all(any(name in cause.message for name in _SCALERS) for cause in conflicts):
             return False
         page = await self._api.list(AUTOSCALER, namespace=target.namespace)
         scalers: list[KubeObject] = [msgspec.json.decode(item) for item in page.items]

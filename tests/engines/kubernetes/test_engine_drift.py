@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.protocol import Result
+from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import (
@@ -59,6 +60,21 @@ def test_a_second_step_writes_nothing(harness: ClusterHarness) -> None:
     assert_no_drift(harness)
     harness.apply_web()
     assert harness.writes() == []
+
+
+def test_what_a_controller_counts_is_observed_in_no_budget(harness: ClusterHarness) -> None:
+    """It counts there with each change of a pod, and nobody sees it."""
+    start_web(harness)
+    harness.catch_up()
+    changed = harness.engine._signals._changed
+    changed.clear()
+    counts = {"status": {"currentHealthy": 7}}
+    harness.server.patch("PodDisruptionBudget", NAME, SPACE, counts, subresource="status")
+    harness.catch_up()
+    assert changed == set()
+    harness.server.patch("PodDisruptionBudget", NAME, SPACE, {"spec": {"maxUnavailable": 2}})
+    harness.catch_up()
+    assert changed == {Key.parse(WEB)}
 
 
 def test_quantities_written_otherwise_are_no_drift(harness: ClusterHarness) -> None:
@@ -137,6 +153,69 @@ def test_what_an_autoscaler_did_last_is_undone_once_it_is_gone(harness: ClusterH
     harness.server.scale("Deployment", NAME, SPACE, 4)
     harness.catch_up()
     assert harness.apply_web(2).reason is Reason.FIELD_CONFLICT, "an autoscaler of others is not fought"
+
+
+@pytest.fixture
+def keda(tmp_path: Path) -> Iterator[ClusterHarness]:
+    """With the HTTP add-on of KEDA, which scales ``web`` to 4 replicas by its requests."""
+    with engine_on_fake(tmp_path, gateway="gateways/public", keda_namespace="keda") as harness:
+        harness.server.install("HTTPRoute", "HTTPScaledObject")
+        harness.begin_anew()
+        start_web(harness)
+        body = change_body()
+        body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "rps", "target": 9, "minScale": 1, "maxScale": 5}
+        body["spec"]["firewallConfig"] = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
+        harness.apply(make_step(body, 2))
+        assert harness.names("HTTPScaledObject") == [NAME]
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
+        harness.server.create(
+            {
+                "apiVersion": "autoscaling/v2",
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": KEDA_SCALER, "namespace": SPACE},
+                "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5},
+            }
+        )
+        harness.wait_for_health()
+        harness.server.scale("Deployment", NAME, SPACE, 4)
+        harness.wait_for_health()
+        yield harness
+
+
+KEDA_SCALER = f"keda-hpa-{NAME}"
+
+
+@pytest.mark.parametrize("last", ["kube-controller-manager", "keda"])
+def test_what_keda_scales_can_be_fixed(keda: ClusterHarness, last: str) -> None:
+    """KEDA ends its autoscaler some time after the object of ours, and both set the number until then."""
+    assert keda.apply_web(3).result is Result.APPLIED
+    assert keda.names("HTTPScaledObject") == []
+    assert count_replicas(keda) == 2
+    change = {"spec": {"replicas": 4}}
+    keda.server.patch("Deployment", NAME, SPACE, change, manager=last, subresource="scale")
+    keda.catch_up()
+    assert has_drift(keda)
+    assert keda.apply_web(3).reason is Reason.FIELD_CONFLICT, "its autoscaler would set the number again"
+    keda.server.delete("HorizontalPodAutoscaler", KEDA_SCALER, SPACE)
+    assert keda.apply_web(3).result is Result.APPLIED
+    assert count_replicas(keda) == 2
+    keda.wait_for_health()
+    assert_no_drift(keda, 3)
+
+
+def test_a_number_on_its_way_to_an_autoscaler_belongs_to_nobody(harness: ClusterHarness) -> None:
+    """The autoscaler may go before it has set one."""
+    start_web(harness)
+    harness.server.install("PodMetrics")
+    harness.begin_anew()
+    body = change_body()
+    body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 5}
+    harness.apply(make_step(body, 2))
+    harness.server.delete("HorizontalPodAutoscaler", NAME, SPACE)
+    harness.catch_up()
+    body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "disabled", "minScale": 3, "maxScale": 3}
+    assert harness.apply(make_step(body, 3))[WEB].result is Result.APPLIED
+    assert count_replicas(harness) == 3
 
 
 def test_an_autoscaler_that_moves_replicas_is_no_drift(harness: ClusterHarness) -> None:

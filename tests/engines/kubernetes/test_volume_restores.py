@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.kubernetes.volumes import restores, snapshots
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -147,3 +148,76 @@ def test_the_data_of_a_restored_volume_can_be_deleted(harness: VolumeHarness) ->
     claim = read_claim(harness)
     assert "dataSource" not in claim["spec"]
     assert list_policies(harness) == {claim["spec"]["volumeName"]: "Delete"}
+
+
+def restore_in_vain(harness: VolumeHarness) -> str:
+    """Begin a restore whose claim gets no volume; the volume that it replaces."""
+    former: str = read_claim(harness)["spec"]["volumeName"]
+    harness.server.controllers.kubelet.restores_snapshots = False
+    perform(harness, "restoreVolume", "restore")
+    harness.check()
+    return former
+
+
+def fail_provisioning(harness: VolumeHarness, message: str) -> None:
+    claim = read_claim(harness)
+    about = {"kind": "PersistentVolumeClaim", "name": CLAIM, "namespace": SPACE, "uid": claim["metadata"]["uid"]}
+    event = {"involvedObject": about, "reason": "ProvisioningFailed", "message": message, "type": "Warning"}
+    metadata = {"name": "failed", "namespace": SPACE}
+    harness.server.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, **event})
+
+
+def wait_in_vain(harness: VolumeHarness, minutes: int) -> bool:
+    """Whether the claim of the restore is still there after ``minutes`` more."""
+    uid = read_claim(harness)["metadata"]["uid"]
+    harness.pass_time(60 * minutes)
+    harness.check()
+    return bool(read_claim(harness)["metadata"]["uid"] == uid)
+
+
+def test_a_restore_that_the_driver_refuses_is_undone_after_a_while(harness: VolumeHarness) -> None:
+    former = restore_in_vain(harness)
+    fail_provisioning(harness, "the snapshot is of another region")
+    assert wait_in_vain(harness, 9)
+    assert not wait_in_vain(harness, 2)
+    harness.catch_up()
+    assert_nothing_is_lost(harness, former)
+    [event] = [event for event in harness.events() if event.startswith("VolumeCheckFailed")]
+    assert "the restore of nightly was undone, and the volume from before is in service" in event
+    assert event.endswith("got none within 11 min: the snapshot is of another region")
+    harness.begin_anew()
+    [condition] = engine_conditions(harness.see_data().encode())
+    assert (condition.reason, condition.message) == (
+        Reason.VOLUME_CHECK_FAILED,
+        event.replace("VolumeCheckFailed: ", "volume 0: "),
+    )
+    harness.pass_time(24 * 3600 + 60)
+    harness.check()
+    harness.catch_up()
+    assert not engine_conditions(harness.see_data().encode())
+
+
+def test_a_restore_without_a_word_has_an_hour(harness: VolumeHarness) -> None:
+    former = restore_in_vain(harness)
+    assert wait_in_vain(harness, 59)
+    assert not wait_in_vain(harness, 2)
+    harness.catch_up()
+    assert_nothing_is_lost(harness, former)
+    harness.server.controllers.kubelet.restores_snapshots = True
+    perform(harness, "restoreVolume", "again")
+    assert read_claim(harness)["spec"]["dataSource"]["kind"] == "VolumeSnapshot"
+    assert not engine_conditions(harness.see_data().encode())
+
+
+def test_a_restore_that_waits_for_a_pod_has_all_the_time(harness: VolumeHarness) -> None:
+    """With such a class no volume is made for a workload that is suspended."""
+    metadata = {"name": read_claim(harness)["spec"]["storageClassName"]}
+    waits = {"provisioner": "example.com/csi", "volumeBindingMode": "WaitForFirstConsumer"}
+    harness.server.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, **waits})
+    restore_in_vain(harness)
+    assert wait_in_vain(harness, 300)
+    annotations = {"volume.kubernetes.io/selected-node": "node-1"}
+    harness.server.patch("PersistentVolumeClaim", CLAIM, SPACE, {"metadata": {"annotations": annotations}})
+    harness.check()
+    assert wait_in_vain(harness, 59)
+    assert not wait_in_vain(harness, 2)

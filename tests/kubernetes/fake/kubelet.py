@@ -23,6 +23,8 @@ class Kubelet:
         self._writer = writer
         self.takes_snapshots = False
         """Whether a controller takes snapshots, at once."""
+        self.restores_snapshots = True
+        """Whether a claim that is made of one gets a volume."""
 
     def act(self) -> None:
         """Do what is next for each pod and claim."""
@@ -174,6 +176,8 @@ class Kubelet:
         """Bind a claim to a volume; a storage class named `never` has none."""
         name = claim["spec"].get("storageClassName")
         if claim["metadata"].get("deletionTimestamp") or name == "never":
+            return
+        if claim["spec"].get("dataSource") and not self.restores_snapshots:
             return
         size = claim["spec"]["resources"]["requests"]["storage"]
         status: dict[str, Any] = dict(claim.get("status") or {})

@@ -18,7 +18,7 @@ from reconciler.clock import Clock
 from reconciler.engines.kubernetes.client.credentials import explain_unusable, load_config, make_pool
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.http import Answer, HttpPool
-from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.client.objects import KubeObject, ManagedFields, ObjectId, ObjectKind
 from reconciler.engines.kubernetes.rendering.names import TOOL
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
@@ -61,9 +61,10 @@ class ObjectPage(NamedTuple):
 
 
 class AppliedObject(NamedTuple):
-    """An object after an apply; ``created``: it did not exist before."""
+    """An object after an apply, as JSON; ``managers`` own its fields; ``created``: it did not exist before."""
 
-    content: KubeObject
+    content: bytes
+    managers: Sequence[ManagedFields]
     created: bool
 
 
@@ -82,6 +83,14 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVer
 class _List(msgspec.Struct, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
     items: list[msgspec.Raw] | None = None  # an empty list of metadata has null
+
+
+class _ManagedMetadata(msgspec.Struct, frozen=True, rename={"managers": "managedFields"}):
+    managers: list[ManagedFields] | None = None
+
+
+class _Managed(msgspec.Struct, frozen=True):
+    metadata: _ManagedMetadata
 
 
 class _Name(msgspec.Struct, frozen=True):
@@ -107,6 +116,7 @@ class _Code(msgspec.Struct, frozen=True):
 _decode_list = msgspec.json.Decoder(_List).decode
 _decode_event = msgspec.json.Decoder(WatchEvent).decode
 _decode_code = msgspec.json.Decoder(_Code).decode
+_decode_managed = msgspec.json.Decoder(_Managed).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_served = msgspec.json.Decoder(_Served).decode
 _decode_json = msgspec.json.Decoder(dict[str, Any]).decode
@@ -283,7 +293,7 @@ class KubeApi:
         """Make the fields of ``item`` as they are there; returns the object as it is then, or would be.
 
         The fields belong to ``owner`` from then on. Without ``validate`` the server does not look for unknown fields,
-        which takes it a third of its time: for an object that it has just accepted.
+        which takes it a third of its time: for an object whose fields it has accepted before.
         """
         params = {
             "fieldManager": owner,
@@ -296,7 +306,8 @@ class KubeApi:
         response = await self._exchange(
             "PATCH", target.path, f"apply {target}", params=params, headers=headers, content=_encode(item)
         )
-        return AppliedObject(_decode_object(response.content), response.status == 201)
+        applied = _decode_answer(response.content, _decode_managed, f"apply {target}")
+        return AppliedObject(response.content, applied.metadata.managers or (), response.status == 201)
 
     async def patch(self, target: ObjectId, change: object, *, subresource: str = "") -> KubeObject:
         """Merge ``change`` into an object, or perform its operations if it is a list (RFC 6902)."""

@@ -11,6 +11,15 @@ KubeObject = dict[str, Any]
 """An object as the API has it: ``apiVersion``, ``kind``, ``metadata`` and the rest, in plain JSON values."""
 
 
+class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
+    """The fields that a manager set, as the server stores them."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class ObjectKind(msgspec.Struct, frozen=True, order=True):
     """A kind that the API serves under ``plural``; ``group`` is "" for the core group."""
 
@@ -99,6 +108,9 @@ ALWAYS_SERVED = (
 """Kinds of ours that every cluster serves."""
 ADDITIONAL = (HTTP_ROUTE, KNATIVE_SERVICE, DOMAIN_MAPPING, HTTP_SCALED_OBJECT, VOLUME_SNAPSHOT)
 """Kinds of ours that only some clusters serve."""
+
+SCALERS = (AUTOSCALER, HTTP_SCALED_OBJECT)
+"""Kinds of ours that let a controller set the number of replicas of a workload."""
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*ALWAYS_SERVED, *ADDITIONAL, REPLICA_SET, EVENT)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from reconciler.printable import escape_text, truncate_text
@@ -19,6 +20,8 @@ VERSION = f"{OWN_PREFIX}version"
 GVC_VERSION = f"{OWN_PREFIX}gvc-version"
 """The annotation, or label, with the version of the GVC; a pod without it has the newest one."""
 
+_MOST_TIMES = 10_000
+"""Times whose values are remembered."""
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 
@@ -58,8 +61,14 @@ def read_number(part: Any, *path: str, default: int = 0) -> int:
 
 def read_seconds(part: Any, *path: str) -> float:
     """The time at ``path`` in seconds since the epoch; 0 if there is none."""
+    return _parse_seconds(text) if (text := read_text(part, *path)) else 0.0
+
+
+@lru_cache(_MOST_TIMES)
+def _parse_seconds(text: str) -> float:
+    """A time in seconds since the epoch, 0 for what is none: each observation reads the same times again."""
     with suppress(ValueError, OverflowError):
-        return parse_time(read_text(part, *path))
+        return parse_time(text)
     return 0.0
 
 

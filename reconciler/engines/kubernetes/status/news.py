@@ -145,7 +145,7 @@ def find_news(
         *_report_skipped(before, after, live),
         *_report_conditions(before.conditions, after.conditions),
         *_report_scaling(before, after, live),
-        *report_failures(before.hooks, after.hooks, index_events(live.events), live.names),
+        *report_failures(before.hooks, after.hooks, live.event_index, live.names),
     ]
     return after, news
 
@@ -158,7 +158,7 @@ def find_last_news(before: WorkloadMoment, ending: EndingPods, now: float) -> tu
 
 
 def _watch_hooks(before: HookWatch, live: LiveWorkload, now: float) -> HookWatch:
-    return find_failures(follow_pods(before, live.pods, now), live.pods, index_events(live.events))
+    return find_failures(follow_pods(before, live.pods, now), live.pods, live.event_index)
 
 
 def _list_troubled(live: LiveWorkload, now: float) -> list[PodState]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -37,7 +38,7 @@ _CREATION_PREFIXES = (" failed error: ", "Error creating: ")
 """What controllers write before the words of the API server that refuses a pod."""
 
 
-class LiveWorkload(msgspec.Struct, frozen=True):
+class LiveWorkload(msgspec.Struct, frozen=True, dict=True):
     """What a cluster has of one workload.
 
     ``primary`` is its Deployment, StatefulSet, CronJob or Knative Service with its ``kind`` and ``apiVersion``; None if
@@ -56,6 +57,11 @@ class LiveWorkload(msgspec.Struct, frozen=True):
     events: tuple[ObjectPart, ...] = ()
     logs: LogLines = {}
     names: Mapping[str, str] = {}
+
+    @cached_property
+    def event_index(self) -> EventIndex:
+        """``events`` by the object that each is about."""
+        return index_events(self.events)
 
     @property
     def object(self) -> ObjectPart:
@@ -132,7 +138,7 @@ def read_rollout(live: LiveWorkload, pods: LivePods, now: float) -> Rollout:
 
 def read_pods(live: LiveWorkload, now: float) -> LivePods:
     """The pods of a workload as they are at ``now``, in seconds since the epoch."""
-    events = index_events(live.events)
+    events = live.event_index
     names = live.names or {container.name: container.name for container in live.spec.containers}
     context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
     return LivePods(sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name), events)

@@ -39,6 +39,9 @@ FINAL = f"{OWN_PREFIX}final"
 FORMER_VOLUME = f"{OWN_PREFIX}former-volume"
 """The annotation of the snapshot before a restore with the PersistentVolume that the restore replaces."""
 
+RESTORE_UNDONE = f"{OWN_PREFIX}restore-undone"
+"""The annotation of a claim with why the restore of its volume was undone, for a day."""
+
 _INDEX = re.compile(r"(?:^|-)(\d{1,6})$")
 
 

@@ -16,11 +16,13 @@ from reconciler.engines.kubernetes.status.fields import (
     name_of,
     parse_quantity,
     read_field,
+    read_message,
     read_text,
 )
 from reconciler.engines.kubernetes.status.pods import ClaimFault
 from reconciler.engines.kubernetes.status.readiness import ReadinessState, compute_readiness
 from reconciler.engines.kubernetes.status.snapshots import (
+    RESTORE_UNDONE,
     LiveSnapshot,
     SnapshotPhase,
     list_ready,
@@ -129,12 +131,17 @@ def _group_snapshots(parts: Iterable[ObjectPart]) -> dict[int, tuple[Snapshot, .
 
 
 def _check_claims(by_index: Mapping[int, ObjectPart], events: EventIndex) -> Iterator[DeploymentCondition]:
-    """The condition for the first volume that cannot be created or grow, or is lost."""
+    """The condition for the first volume that cannot be created or grow, or is lost, or whose restore was undone."""
     for index, claim in sorted(by_index.items()):
         fault = _find_fault(claim, events)
         message = fault.message if fault is not None and fault.failing else _check_growth(claim, events)
         if message:
             words = f"{Reason.VOLUME_UNAVAILABLE}: volume {index}: {message}"
+            yield make_condition(ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, words)
+            return
+    for index, claim in sorted(by_index.items()):
+        if undone := read_message(claim, "metadata", "annotations", RESTORE_UNDONE):
+            words = f"volume {index}: {undone}"
             yield make_condition(ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, words)
             return
 

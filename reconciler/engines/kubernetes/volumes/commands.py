@@ -23,7 +23,14 @@ from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.rendering.names import PREFIX, claim_name, snapshot_name, workload_name
 from reconciler.engines.kubernetes.rendering.volumes import storage_class_of
 from reconciler.engines.kubernetes.status.fields import parse_quantity, read_field, read_text
-from reconciler.engines.kubernetes.status.snapshots import COMMAND, FINAL, LiveSnapshot, SnapshotPhase, read_index
+from reconciler.engines.kubernetes.status.snapshots import (
+    COMMAND,
+    FINAL,
+    RESTORE_UNDONE,
+    LiveSnapshot,
+    SnapshotPhase,
+    read_index,
+)
 from reconciler.engines.kubernetes.volumes.restores import ReplacedVolumes
 from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest
 from reconciler.engines.volume_claims import VolumeClaims
@@ -267,14 +274,7 @@ class VolumeCommands:
             fresh["metadata"]["annotations"][REPLACES] = volume
             await self.replaced.try_claim(fresh, target)
         with self._away(workload):
-            if workload is not None:
-                runs = ObjectId(STATEFUL_SET, target.namespace, workload_name(workload.name))
-                await self._applier.make_room(runs)
-            if uid:
-                await self._api.delete(target, uid=uid)
-            if workload is not None:
-                index = target.name.rpartition("-")[2]
-                await self._api.delete(ObjectId(POD, target.namespace, f"{workload_name(workload.name)}-{index}"))
+            await self._take_away(target, uid, workload)
             try:
                 if snapshot is not None or workload is not None:
                     await self._create_claim(target, fresh, uid)
@@ -285,6 +285,33 @@ class VolumeCommands:
                 await self._bring_back(workload)
                 raise
             await self._bring_back(workload)
+
+    async def undo_restore(self, key: Key, claim: KubeObject, why: str) -> None:
+        """Put the volume that a restore has replaced back into service: ``claim``, which was to follow it, has none.
+
+        ``why`` is noted at the claim. Raises EngineError.
+        """
+        metadata, workload = claim["metadata"], self.find_user(key)
+        target = ObjectId(CLAIM, metadata["namespace"], metadata["name"])
+        volume = read_text(claim, "metadata", "annotations", REPLACES)
+        plain = self._make_claim(target, claim, workload, None)
+        former = await self.replaced.describe_former(plain, volume, why)
+        await self.replaced.try_claim(former, target)
+        with self._away(workload):
+            await self._take_away(target, metadata["uid"], workload)
+            await self._await_end(target, metadata["uid"])
+            await self.replaced.put_back(target, former, volume)
+            await self._bring_back(workload)
+
+    async def _take_away(self, target: ObjectId, uid: str, workload: Key | None) -> None:
+        """Delete a claim, if it has a ``uid``, with its pod; the StatefulSet goes before, and would make it anew."""
+        if workload is not None:
+            await self._applier.make_room(ObjectId(STATEFUL_SET, target.namespace, workload_name(workload.name)))
+        if uid:
+            await self._api.delete(target, uid=uid)
+        if workload is not None:
+            index = target.name.rpartition("-")[2]
+            await self._api.delete(ObjectId(POD, target.namespace, f"{workload_name(workload.name)}-{index}"))
 
     async def _bring_back(self, workload: Key | None) -> None:
         if workload is not None:
@@ -326,16 +353,18 @@ class VolumeCommands:
 
     async def _create_claim(self, target: ObjectId, fresh: KubeObject, former: str) -> None:
         """Create ``fresh`` once the claim with the uid ``former`` has ended. Raises EngineError if another is there."""
+        if await self._await_end(target, former):
+            await self.replaced.create(fresh, target)
+        elif "dataSource" in fresh["spec"]:
+            message = f"{target} was made meanwhile without the data of the snapshot; restore it again"
+            raise EngineError(message, reason=Reason.CLUSTER_BUSY)
+
+    async def _await_end(self, target: ObjectId, uid: str) -> bool:
+        """Return once the claim with ``uid`` has ended; whether its name is free. Raises EngineError."""
         for _ in range(MOST_TRIES):
             there = await self._api.get(target)
-            if there is None:
-                await self.replaced.create(fresh, target)
-                return
-            if there["metadata"]["uid"] != former:
-                if "dataSource" not in fresh["spec"]:
-                    return
-                message = f"{target} was made meanwhile without the data of the snapshot; restore it again"
-                raise EngineError(message, reason=Reason.CLUSTER_BUSY)
+            if there is None or there["metadata"]["uid"] != uid:
+                return there is None
             await self._context.clock.sleep(1.0)
         raise EngineError(f"{target} does not end; look for its finalizers", reason=Reason.TERMINATING)
 
@@ -384,7 +413,7 @@ def without_server_fields(claim: KubeObject) -> KubeObject:
             "annotations": {
                 label: text
                 for label, text in (metadata.get("annotations") or {}).items()
-                if label.startswith(PREFIX) and label != REPLACES
+                if label.startswith(PREFIX) and label not in (REPLACES, RESTORE_UNDONE)
             },
         },
         "spec": deepcopy(spec),

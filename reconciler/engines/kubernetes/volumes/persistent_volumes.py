@@ -34,6 +34,14 @@ class PersistentVolumes:
         }
         await self._api.patch(target, change)
 
+    async def read_capacity(self, name: str) -> str:
+        """The capacity of a volume, such as ``10Gi``."""
+        target = ObjectId(PERSISTENT_VOLUME, "", name)
+        content = await self._api.get(target)
+        if content is None:
+            raise EngineError(f"{target} is lost", reason=Reason.VOLUME_UNAVAILABLE)
+        return read_text(content, "spec", "capacity", "storage")
+
     async def hand_over(self, name: str, former: str, claim: KubeObject) -> None:
         """Let a volume name its new claim, if it still names the claim ``former``, whatever its uid."""
         target = ObjectId(PERSISTENT_VOLUME, "", name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import msgspec
 
 from reconciler.engines.kubernetes.client.errors import ClusterError
@@ -12,6 +14,7 @@ from reconciler.engines.kubernetes.status.fields import read_text
 from reconciler.engines.kubernetes.status.snapshots import (
     COMMAND,
     FORMER_VOLUME,
+    RESTORE_UNDONE,
     LiveSnapshot,
     SnapshotPhase,
 )
@@ -86,6 +89,14 @@ class ReplacedVolumes:
                     raise
             await self._clock.sleep(PAUSE)
         return await self._api.create(claim, CLAIM, target.namespace)
+
+    async def describe_former(self, claim: KubeObject, volume: str, why: str) -> KubeObject:
+        """``claim``, which no snapshot fills, as it was when it had the retained ``volume``, with a note ``why``."""
+        former = deepcopy(claim)
+        former["metadata"].setdefault("annotations", {})[RESTORE_UNDONE] = why
+        # A larger one would never be bound to it.
+        former["spec"]["resources"]["requests"]["storage"] = await self._volumes.read_capacity(volume)
+        return former
 
     async def put_back(self, target: ObjectId, former: KubeObject, volume: str) -> None:
         """Give a retained volume a claim like ``former`` again, unless there is one of its name."""

@@ -14,6 +14,7 @@ from reconciler.engines.kubernetes.client.objects import CLAIM, VOLUME_SNAPSHOT,
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.rendering.names import PREFIX, snapshot_name
 from reconciler.engines.kubernetes.status.snapshots import (
+    RESTORE_UNDONE,
     SNAPSHOT_EXPIRES,
     SNAPSHOT_NAME,
     SNAPSHOT_TAGS,
@@ -125,7 +126,7 @@ def _build_snapshot(claim: KubeObject, request: SnapshotRequest) -> KubeObject:
     own = {
         label: text
         for label, text in (metadata.get("annotations") or {}).items()
-        if label.startswith(PREFIX) and label not in (SCHEDULE, REPLACES)
+        if label.startswith(PREFIX) and label not in (SCHEDULE, REPLACES, RESTORE_UNDONE)
     }
     annotations = {
         **own,

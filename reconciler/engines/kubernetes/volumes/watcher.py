@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from reconciler.engines.kubernetes.status.snapshots import (
 )
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands, read_requested_size
 from reconciler.engines.kubernetes.volumes.snapshots import SCHEDULE, SnapshotRequest
+from reconciler.engines.kubernetes.volumes.unbound_restores import UnboundRestores
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
@@ -52,7 +54,7 @@ BEGIN_SECONDS = 300.0
 """Seconds after which a snapshot counts as failing that no controller has begun."""
 
 Lock = Callable[[Key], AbstractAsyncContextManager[None]]
-"""Lets no step and no command change a volume set meanwhile."""
+"""Lets no step and no command change a volume set meanwhile, nor its workload."""
 
 
 class _Volume(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ class VolumeWatcher:
         self._clock = parts.context.clock
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self._commands = commands
+        self._restores = UnboundRestores(parts, commands, signals)
         self._usage = usage
         self._signals = signals
         self._lock = lock
@@ -135,12 +138,18 @@ class VolumeWatcher:
         for item in self._commands.snapshots.claims_of(key):
             claim = item.decode()
             index = read_index(claim)
-            if index is not None and not item.ending and read_text(claim, "status", "phase") == "Bound":
+            if index is None or item.ending:
+                continue
+            volume = VolumeId(key, index)
+            if read_text(claim, "status", "phase") == "Bound":
                 own = [live for live in snapshots if live.index == index]
-                await self._check_volume(_Volume(VolumeId(key, index), item.id, claim, spec, keep_last, own))
+                await self._check_volume(_Volume(volume, item.id, claim, spec, keep_last, own))
+            else:
+                await self._try(volume, Act.RESTORE, partial(self._restores.check, key, claim))
 
     async def _check_volume(self, volume: _Volume) -> None:
         await self._try(volume.id, Act.RESTORE, lambda: self._commands.replaced.release(volume.claim))
+        await self._try(volume.id, Act.STATE, lambda: self._restores.forget(volume.claim))
         if self._schedules_begun and self._desired.features.snapshots:
             await self._try(volume.id, Act.EXPIRY, lambda: self._delete_expired(volume))
             await self._check_schedule(volume)
