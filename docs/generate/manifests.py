@@ -49,7 +49,7 @@ manifest is refused, and so is a path that is not printable UTF-8.
 
 ## Settings in the repository
 
-A file `.reconciler.yaml` at the root of the manifests (of the source's path) says what the repository is for:
+A file `.reconciler.yaml` at the root of the repository, or at the source's path there, says what its manifests are for:
 
 ```
 org: acme

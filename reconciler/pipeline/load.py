@@ -95,13 +95,13 @@ class Loader:
         ``whole`` checks every file again, so that warnings in unchanged ones are found too. The files ``without`` stay
         as they were, as do files with errors if the settings skip them.
         """
-        selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.decoder.dialect)}"
+        selection = f"{self.repository.selection(revision)} {decoder_fingerprint(self.decoder.dialect)}"
         row = self.records.sources.get(self.source)
         # Other settings or another decoder may see other things in unchanged files, so all are read again.
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
         changes: Sequence[FileChange] = comparison.changes
-        declared = self._read_settings(revision.tree)
+        declared = self._read_settings(revision)
         if whole:
             changes = self._against_index(changes)
         elif self._options.check_host:
@@ -125,9 +125,9 @@ class Loader:
         selection = PARTIAL if skipped else selection
         return Loaded(LoadedRevision(revision, selection, view.index.changes, findings, frozenset(skipped)), view)
 
-    def _read_settings(self, tree: str) -> ReadSettings:
+    def _read_settings(self, revision: Revision) -> ReadSettings:
         """What the repository says of its manifests, which then counts for this load. Raises SourceError."""
-        declared = read_tree_settings(self.repository, tree, self.decoder.dialect.org, self._gvc)
+        declared = read_revision_settings(self.repository, revision, self.decoder.dialect.org, self._gvc)
         self._gvc = self._gvc or declared.settings.gvc
         if declared.settings.external:
             self.view = self.view.with_claimed(declared.settings.external)
@@ -165,9 +165,9 @@ class Loader:
         return sorted([*changes, *(FileChange(path, before, "") for path, before in indexed.items())])
 
 
-def read_tree_settings(repository: Repository, tree: str, org: str = "", gvc: str = "") -> ReadSettings:
-    """The settings that ``tree`` has itself, see ``read_repository_settings``. Raises SourceError."""
-    blob = repository.find_root_file(tree, REPOSITORY_FILE)
+def read_revision_settings(repository: Repository, revision: Revision, org: str = "", gvc: str = "") -> ReadSettings:
+    """The settings that ``revision`` has itself, see ``read_repository_settings``. Raises SourceError."""
+    blob = repository.find_settings_file(revision)
     if not blob:
         return ReadSettings()
     # A file that is too large is refused, whatever is in it.

@@ -11,7 +11,7 @@ from reconciler.model.record import Health, Record
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.load import read_tree_settings
+from reconciler.pipeline.load import read_revision_settings
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
@@ -86,7 +86,7 @@ def find_org(settings: Settings, source: SourceSettings, revision: str) -> str:
         with commit_work_tree(source, find_work_tree(source)) as committed:
             return find_org(settings, committed, BRANCH)
     repository = _make_pipeline(settings, source, Records.open(None)).source.repository
-    return read_tree_settings(repository, repository.resolve(revision, CHECKOUT).tree).settings.org
+    return read_revision_settings(repository, repository.resolve(revision, CHECKOUT)).settings.org
 
 
 def _make_pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:

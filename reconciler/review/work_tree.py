@@ -90,4 +90,14 @@ def _write_tree(repository: pygit2.Repository, directory: Path, below: str) -> p
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
         mode = FileMode.LINK if is_link else FileMode.BLOB
         index.add(pygit2.IndexEntry(f"{below}/{name}" if below else name, repository.create_blob(content), mode))
+    if below and REPOSITORY_FILE not in own and (raw := _read_root_settings(directory)) is not None:
+        index.add(pygit2.IndexEntry(REPOSITORY_FILE, repository.create_blob(raw), FileMode.BLOB))
     return index.write_tree(repository)
+
+
+def _read_root_settings(directory: Path) -> bytes | None:
+    """The settings at the root of the repository around ``directory``; None where there are none."""
+    git_directory = pygit2.discover_repository(str(directory))
+    root = open_git(Path(git_directory)).workdir if git_directory is not None else None
+    file = Path(root or directory) / REPOSITORY_FILE
+    return read_within(file) if file.is_file() and not file.is_symlink() else None

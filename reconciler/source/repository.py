@@ -161,7 +161,7 @@ class Repository:
             return bool(blob)
         return self.size(blob) <= LIMITS.file_bytes and is_json_manifest(self.read(blob))
 
-    def selection(self, tree: str) -> str:
+    def selection(self, revision: Revision) -> str:
         """A digest of what selects files and places manifests: if it changes, all files must be loaded again."""
         chosen = (
             self.settings.path,
@@ -170,7 +170,7 @@ class Repository:
             tuple(self.settings.exclude),
             SUFFIXES,
         )
-        files = [self.find_root_file(tree, name) for name in (IGNORE_FILE, REPOSITORY_FILE)]
+        files = (self._find_root_file(revision.tree, IGNORE_FILE), self.find_settings_file(revision))
         return hashlib.sha256(msgspec.json.encode((*chosen, *files))).hexdigest()
 
     def folder(self, tree: str, path: str) -> dict[bytes, TreeEntry]:
@@ -291,7 +291,18 @@ class Repository:
             tree = entry.id
         return tree
 
-    def find_root_file(self, tree: str, name: str) -> str:
+    def find_settings_file(self, revision: Revision) -> str:
+        """The blob of the settings that ``revision`` has itself; "" for none. Raises SourceError for a link.
+
+        Those at the path of the source count before those at the root of the repository.
+        """
+        blob = self._find_root_file(revision.tree, REPOSITORY_FILE)
+        if blob or self.settings.path.strip("/.") == "":
+            return blob
+        root = self._ask(lambda: self._git[revision.commit].peel(pygit2.Commit).tree_id)
+        return self._find_root_file(str(root), REPOSITORY_FILE)
+
+    def _find_root_file(self, tree: str, name: str) -> str:
         """The blob of the file ``name`` at the top of ``tree``, "" for none. Raises SourceError for a link."""
         content = self._trees.content(_decode_tree_id(tree))
         entry = parse_tree(content).get(name.encode()) if name.encode() in content else None
@@ -307,7 +318,7 @@ class Repository:
         return self.read(blob)
 
     def _selection(self, tree: str) -> FileFilter:
-        blob = self.find_root_file(tree, IGNORE_FILE)
+        blob = self._find_root_file(tree, IGNORE_FILE)
         if blob not in self._selections:
             ignored = self._ignore_file(blob) if blob else b""
             self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}

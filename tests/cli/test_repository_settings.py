@@ -76,3 +76,14 @@ def test_a_plan_of_a_directory_reads_it_and_the_settings_count(tmp_path: Path, w
     (work / ".reconciler.yaml").write_text((work / ".reconciler.yaml").read_text().replace("gvc: ops", "gvc: shop"))
     assert "+ identity/shop/web" in sandbox.run("plan", "--dir", str(work)).out
     assert ".reconciler.yaml" in sandbox.run("plan").err, "that it is not committed is said"
+
+
+def test_the_file_at_the_root_counts_for_a_folder_without_one(work: Path) -> None:
+    (work / "prod").mkdir()
+    for name in ("gvcs.yaml", "web.yaml"):
+        (work / name).rename(work / "prod" / name)
+    git(work, "add", "--all")
+    git(work, "commit", "--quiet", "-m", "Move them")
+    (work / "prod" / "web.yaml").write_text("kind: identity\nname: site\n")
+    assert "+ identity/ops/site" in run(work, "diff", "--path", "prod").out
+    assert run(work, "validate", "prod").code == 0

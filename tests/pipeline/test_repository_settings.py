@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import SourceError
-from tests.support.git import File, Symlink
+from reconciler.pipeline.load import read_revision_settings
+from reconciler.settings import SourceSettings
+from reconciler.source.source import open_source
+from tests.support.git import File, GitRepo, Symlink
 from tests.support.pipeline import BASE, PipelineHarness, placed, shown
 
 IDENTITY = "kind: identity\nname: web\n"
@@ -108,3 +111,17 @@ def test_an_external_link_to_what_another_source_declares_leaves_the_order_as_it
     )
     steps = [placed(step) for step in harness.plan().steps]
     assert steps.index("identity/shop/web") < steps.index("workload/shop/api@here")
+
+
+def test_a_source_with_a_path_has_its_own_file_or_that_of_the_root(tmp_path: Path) -> None:
+    repo = GitRepo.create(tmp_path / "r.git", {"prod/gvc.yaml": BASE, ".reconciler.yaml": "gvc: root\n"})
+    settings = SourceSettings(name="main", url=str(repo.path), branch="main", path="prod")
+    source = open_source(settings, tmp_path / "state")
+    first = source.revision()
+    assert read_revision_settings(source.repository, first).settings.gvc == "root"
+    repo.commit({".reconciler.yaml": "gvc: changed\n"})
+    second = source.revision()
+    assert (first.tree, first.commit) != (second.tree, second.commit)
+    assert source.repository.selection(first) != source.repository.selection(second), "all is read again"
+    repo.commit({"prod/.reconciler.yaml": "gvc: own\n"})
+    assert read_revision_settings(source.repository, source.revision()).settings.gvc == "own"

@@ -107,7 +107,7 @@ def test_the_selection_changes_with_the_ignore_file_and_the_settings_only(repo: 
     source = opener(repo.path)
 
     def digest(**settings: object) -> str:
-        return opener(repo.path, **settings).repository.selection(source.revision().tree)
+        return opener(repo.path, **settings).repository.selection(source.revision())
 
     before = digest()
     assert digest(exclude=("x",)) != before

@@ -30,7 +30,7 @@ def list_locations(followed: Followed) -> list[str]:
 
 def read_org(followed: Followed) -> str:
     """The org that the repository itself names; "" for none, and for a remote one. Raises SourceError."""
-    from reconciler.pipeline.load import read_tree_settings
+    from reconciler.pipeline.load import read_revision_settings
     from reconciler.settings import SourceSettings
     from reconciler.source.source import open_source
 
@@ -40,7 +40,7 @@ def read_org(followed: Followed) -> str:
         "main", followed.url, branch=followed.branch, commit=followed.commit, path=followed.path or "."
     )
     repository = open_source(source, Path(followed.url)).repository
-    return read_tree_settings(repository, repository.resolve().tree).settings.org
+    return read_revision_settings(repository, repository.resolve()).settings.org
 
 
 def _find_default_branch(url: str) -> str:
