@@ -117,10 +117,10 @@ def test_what_is_copied_stays_whole(sandbox: CommandSandbox, command: str) -> No
 
 
 def test_colours_are_for_terminals_that_show_them(sandbox: CommandSandbox) -> None:
-    assert "\x1b[" in show(sandbox, "get", 200)
-    plain = show(sandbox, "get", 200, NO_COLOR="1")
+    assert "\x1b[" in show(sandbox, "history", 200)
+    plain = show(sandbox, "history", 200, NO_COLOR="1")
     assert "\x1b" not in plain
-    assert show(sandbox, "get", 200, TERM="dumb") == plain
+    assert show(sandbox, "history", 200, TERM="dumb") == plain
     for command in READING:
         result = sandbox.run(*command.split(), cwd=sandbox.path / "manifests")
         assert "\x1b" not in result.out + result.err, command

@@ -33,7 +33,7 @@ GVC = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": {"locationLink
 DIFFERENT = re.compile(
     r"-(?:env|token)-[0-9a-f]{16,}"
     r"|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|\+00:00)"
-    r"|main@sha1:[0-9a-f]{40}"
+    r"|main@sha1:(?:[0-9a-f]{40}|[0-9a-f]{12})"
     r"|10\.\d+\.\d+\.\d+"
 )
 """What differs between two clusters: digests of content with a token, times, commits, addresses."""

@@ -10,7 +10,7 @@ from reconciler.cli.options import get_operator_name, load_settings_as_owner, se
 from reconciler.cli.output.printing import echo_text
 
 
-@click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
+@click.command(epilog="Example: reconciler approve 3f6c0b52d1e9")
 @click.argument("digest")
 @settings_option
 def command(settings_file: Path, digest: str) -> None:
