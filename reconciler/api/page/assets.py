@@ -18,6 +18,7 @@ _MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _YEAR = 31_536_000
 _HASH_LENGTH = 12
 PATH = "/ui/asset"
+_OWN = ("icon.svg", "page.css", "page.js")
 
 VENDORED: Mapping[str, str] = MappingProxyType(
     {
@@ -30,7 +31,7 @@ VENDORED: Mapping[str, str] = MappingProxyType(
 @cache
 def _read_assets() -> dict[str, bytes]:
     directory = files("reconciler.api.page").joinpath("static")
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith(tuple(_MEDIA))}
+    return {name: directory.joinpath(name).read_bytes() for name in (*_OWN, *VENDORED)}
 
 
 @cache

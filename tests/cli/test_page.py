@@ -1,0 +1,45 @@
+"""`reconciler page`: a link to the page, or why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.cli.page_links import read_base
+from reconciler.settings import ApiSettings, load_settings
+from tests.cli.test_sessions import golden
+from tests.support.sandbox import DaemonSandbox
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"api": {"address": "127.0.0.1:7400", "page": False}},
+    {"api": {}},
+    {"api": {"address": "127.0.0.1:7400"}},
+)
+
+
+def test_where_there_is_no_page_the_command_names_what_to_do(tmp_path: Path) -> None:
+    shown = ""
+    for number, settings in enumerate(WAYS):
+        sandbox = DaemonSandbox(tmp_path / str(number), **settings)
+        done = sandbox.run("page")
+        assert (done.returncode, done.stdout) == (1, "")
+        shown += f"$ reconciler page\n{done.stderr.replace(str(sandbox.state), 'STATE')}"
+    golden("page.txt", shown)
+
+
+@pytest.mark.parametrize(
+    ("api", "base"),
+    [
+        ({"address": "127.0.0.1:7400"}, "http://reconciler.localhost:7400"),
+        ({"address": "[::1]:7400"}, "http://reconciler.localhost:7400"),
+        ({"address": "127.0.0.1:7400", "url": "https://page.example.com/"}, "https://page.example.com"),
+        ({"address": "192.0.2.1:7400"}, "http://192.0.2.1:7400"),
+    ],
+)
+def test_a_link_on_this_host_leads_to_a_name_that_no_workload_has(tmp_path: Path, api: Any, base: str) -> None:
+    settings = load_settings(DaemonSandbox(tmp_path).settings_file)
+    assert read_base(msgspec.structs.replace(settings, api=ApiSettings(**api))) == base
