@@ -11,6 +11,12 @@ import sys
 import pytest
 
 from reconciler.logs import configure_logging, log
+from tests.project.tree import ROOT, modules
+
+
+def test_every_line_goes_through_the_configured_log() -> None:
+    texts = {path: (ROOT / path).read_text() for path in modules()}
+    assert [path for path, text in texts.items() if "get_logger" in text] == ["reconciler/logs.py"]
 
 
 class Terminal(io.StringIO):

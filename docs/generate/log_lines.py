@@ -22,6 +22,8 @@ LINES = {
     "replicas": "A warning, once: systemd does not move containers into their own service. Facts: unit, message.",
     "registry_unreachable": "A warning: a host that an image names does not answer as a registry; users are told only "
     "that. Facts: host, cause.",
+    "podman_service_started": "The daemon has started a Podman service of its own, as none answers. Fact: socket.",
+    "podman_service_ended": "A warning: that service has ended by itself; it is started again. Facts: code, error.",
     "images": "A warning: a record of digests or of pulled images is damaged; the message has the consequences.",
     "api": "The HTTP API is served, cannot be (a warning), or its process ended (an error). Facts: address, code, "
     "group, id, message.",

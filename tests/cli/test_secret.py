@@ -68,6 +68,19 @@ def _no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", "false")
 
 
+def test_without_a_recipient_it_is_the_identity_of_this_host(tmp_path: Path, ours: tuple[str, str]) -> None:
+    (tmp_path / "identity.txt").chmod(0o600)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "org: acme\nsources: [{name: main, url: x}]\nlocations: {here: {engine: recorded}}\n"
+        f"secrets: {{identity: {tmp_path / 'identity.txt'}}}\n"
+    )
+    words = ("secret", "encrypt", "db.yaml", "--in-place", "--settings", str(settings))
+    result = run(*words, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, f"db.yaml: encrypted for {ours[1]}\n"), result.stderr
+    assert text_of(tmp_path, ours[0]) == PLAIN
+
+
 def test_plain_text_that_git_has_stays_readable_there(tmp_path: Path, ours: tuple[str, str]) -> None:
     for words in (["init", "--quiet"], ["add", "db.yaml"]):
         git(tmp_path, *words)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from docs.generate.pages import COMING_FROM, DOCS, GUIDES, TUTORIALS
 from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import load_schema
 from reconciler.settings.loader import load_settings
+from tests.docs.journey import find_missing, read_journey, text
 from tests.docs.shell import blocks, typed
 from tests.project.tree import ROOT
 from tests.support.programs import path_without
@@ -21,61 +21,18 @@ from tests.support.programs import path_without
 JOURNEY = ("docs/quickstart.md", "README.md", "docs/review.md", "docs/operations.md")
 """Pages whose commands are run one after the other, in one shell, as a reader would run them."""
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{name}" for name in GUIDES | COMING_FROM | TUTORIALS))
-EXCERPT, BLOCK = "@@ excerpt", "@@ block"
-"""Lines that the script prints before each command of an excerpt, and before each block without output."""
-VARIES = re.compile(r"\b[0-9a-f]{7,40}\b")
-"""Ids and digests."""
 REASON = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`")
 FULL = "org: acme\nsources: [{name: main, url: manifests}]\nlocations: {here: {engine: recorded}}\n"
 """Settings with all that is required."""
 
 
-class Excerpt(NamedTuple):
-    """A command, and lines that it prints."""
-
-    command: str
-    printed: list[str]
-
-
-def text(page: str) -> str:
-    return (ROOT / page).read_text()
-
-
-def excerpts(block: str) -> list[Excerpt]:
-    """Every command of a console with the lines below it."""
-    extracts: list[Excerpt] = []
-    for line in block.splitlines():
-        if line.startswith("$ "):
-            extracts.append(Excerpt(line[2:], []))
-        elif line:
-            extracts[-1].printed.append(line)
-    return extracts
-
-
-def outputs(printed: str) -> list[list[str]]:
-    """What each command of the excerpts printed, in order."""
-    lines = printed.splitlines()
-    marks = [number for number, line in enumerate(lines) if line in (EXCERPT, BLOCK)]
-    return [lines[begin + 1 : end] for begin, end in pairwise([*marks, len(lines)]) if lines[begin] == EXCERPT]
-
-
 def check(home: Path, install: str) -> None:
     """Run every page of the journey in one shell and compare the excerpts."""
-    shown: list[Excerpt] = []
-    lines = [install]
-    for page in JOURNEY:
-        for language, block in re.findall(r"^```(sh|console)\n(.*?)^```$", text(page), re.M | re.S):
-            if language == "sh":
-                lines += [f"echo '{BLOCK}'", block]
-                continue
-            shown += excerpts(block)
-            lines += [f"echo '{EXCERPT}'\n({each.command}) 2>&1 || true" for each in excerpts(block)]
+    journey = read_journey(JOURNEY, install)
     # Podman would pull the images of the pages.
-    printed = typed("\n".join(lines), home, ROOT, PATH=path_without("podman", home / ".programs"))
+    printed = typed(journey.script, home, ROOT, PATH=path_without("podman", home / ".programs"))
     assert "16 created (20 steps)" in printed
-    for (command, wanted), got in zip(shown, outputs(printed), strict=True):
-        there = {VARIES.sub("#", line) for line in got}
-        assert [line for line in wanted if VARIES.sub("#", line) not in there] == [], f"{command}: {got}"
+    assert find_missing(journey, printed) == []
 
 
 def test_all_commands_and_excerpts_are_what_happens(tmp_path: Path) -> None:

@@ -144,13 +144,13 @@ def plant_alternates(planted: PlantedRepository) -> None:
 
 def plant_grafts(planted: PlantedRepository) -> None:
     """Parents of the status branch that are not there."""
-    tip = planted.repo.commit({"old.yaml": "1"}, branch=BRANCH)
+    tip = StatusBranch(planted.repo.path, BRANCH).commit({"old.yaml": b"1\n"}, "Old", 1)
     planted.write("info/grafts", f"{tip} {'1' * 40}\n")
 
 
 def plant_shallow(planted: PlantedRepository) -> None:
     """A status branch that claims to have no parents."""
-    tip = planted.repo.commit({"old.yaml": "1"}, branch=BRANCH)
+    tip = StatusBranch(planted.repo.path, BRANCH).commit({"old.yaml": b"1\n"}, "Old", 1)
     planted.write("shallow", f"{tip}\n")
 
 

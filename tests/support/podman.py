@@ -423,6 +423,7 @@ def _image(name: str, layer: bytes, user: str, path: str = "/bin", entrypoint: s
         "os": "linux",
         "config": own,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created_by": "tests"}],  # without it, nothing can be built from the image
     }
     manifest = {
         "schemaVersion": 2,

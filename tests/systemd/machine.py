@@ -14,7 +14,7 @@ from tests.project.tree import ROOT
 from tests.support.programs import skip_unless, tool
 from tests.support.sandbox import eventually
 from tests.support.trust import machine_environ
-from tests.systemd.debian_root import find_root
+from tests.systemd.debian_root import FOR_IMAGES, PACKAGES, find_root
 
 UNITS = (
     "reconciler.service",
@@ -47,10 +47,10 @@ class Machine:
         assert done.returncode == 0 or not check, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """How a command in it ends."""
+    def attempt(self, *command: str, patience: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """How a command in it ends, within ``patience`` seconds."""
         inside = ["nsenter", "--target", str(self.leader), "--all", "--", *command]
-        return subprocess.run(inside, env=ENVIRON, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(inside, env=ENVIRON, capture_output=True, text=True, timeout=patience, check=False)
 
     def show(self, unit: str, name: str) -> str:
         """A property of a unit."""
@@ -85,21 +85,44 @@ def install_tree(root: Path) -> None:
     (root / "etc/reconciler").mkdir(exist_ok=True)
 
 
+CONTAINERS = ("--capability=all", "--system-call-filter=@keyring bpf", "--bind=/dev/fuse")
+"""Options of systemd-nspawn for a machine in which Podman runs containers."""
+BELOW_SYS = ("sys-kernel-debug.mount", "sys-kernel-tracing.mount")
+"""Units of mounts that keep Podman from making the network of a container."""
+OPEN_CGROUPS = """\
+mount -o remount,rw /sys/fs/cgroup
+sed -n 's|^cgroup2* \\(/sys/fs/cgroup/[^ ]*\\) .*|\\1|p' /proc/mounts |
+xargs --no-run-if-empty -n1 mount -o remount,bind,rw
+"""
+"""Lets containers have control groups in the hierarchies of version 1, too."""
+
+
 @contextlib.contextmanager
-def machine(path: Path, install: Callable[[Path], None] = install_tree) -> Iterator[Machine]:
-    """A machine below ``path`` with what ``install`` puts into its root, up and running; powered off at the end."""
+def machine(path: Path, install: Callable[[Path], None] = install_tree, packages: str = PACKAGES) -> Iterator[Machine]:
+    """A machine below ``path`` with what ``install`` puts into its root, up and running; powered off at the end.
+
+    It has the Debian ``packages``.
+    """
     root = path / "root"
-    subprocess.run(["cp", "-a", "--reflink=auto", find_root(), root], check=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", find_root(packages), root], check=True)
     # The package of HAProxy starts one of its own.
     (root / "etc/systemd/system/haproxy.service").symlink_to("/dev/null")
     (root / "etc/machine-id").write_text("")
+    for unit in BELOW_SYS if packages == FOR_IMAGES else ():
+        (root / "etc/systemd/system" / unit).symlink_to("/dev/null")
     install(root)
     command = [tool("systemd-nspawn", "systemd-container"), "--quiet", f"--directory={root}", "--register=no"]
     # A network of its own, without a way out: no port is taken, and nothing is downloaded.
     command.append("--private-network")
+    writable = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes"} if packages == FOR_IMAGES else {}
+    command += CONTAINERS if packages == FOR_IMAGES else ()
     with (path / "console").open("wb") as console:
         booted = subprocess.Popen(
-            [*command, "--keep-unit", "--boot"], stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            [*command, "--keep-unit", "--boot"],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            env={**os.environ, **writable},
         )
     try:
         booted_machine = Machine(root, eventually(lambda: _leader(booted.pid), "systemd begins", 60.0))
@@ -108,6 +131,8 @@ def machine(path: Path, install: Callable[[Path], None] = install_tree) -> Itera
             "it runs",
             120.0,
         )
+        if packages == FOR_IMAGES:
+            booted_machine.run("sh", "-c", OPEN_CGROUPS)
         yield booted_machine
     finally:
         booted.terminate()

@@ -34,9 +34,11 @@ def command(source: str, volumes: bool) -> None:
     url = settings.sources[0].url
     ended = _end_daemon(settings.state)
 
+    from reconciler import logs
     from reconciler.cli.foreground import end_replicas
     from reconciler.daemon.lock import StateLock
 
+    logs.configure_logging(settings.log.format, "warning")  # it may start Podman's service, to end containers
     lock = StateLock(settings.state)
     lock.acquire("reconciler down")
     try:

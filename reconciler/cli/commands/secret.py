@@ -45,11 +45,13 @@ def command() -> None:
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
 @click.option("--recipient", "recipients", metavar="KEY", multiple=True, help="age1… or an SSH public key; repeatable.")
 @click.option("--in-place", is_flag=True, help="Write to each FILE; else the result is printed.")
-def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool) -> None:
+@settings_option
+def encrypt(settings_file: Path, files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool) -> None:
     """Encrypt the data of the secrets in each FILE.
 
     Without --recipient, a .sops.yaml in a directory above sets the recipients and the fields to encrypt: its first
-    creation rule that matches. A FILE holds secrets only.
+    creation rule that matches. Without one, it is the age identity in `secrets.identity` of the settings. A FILE holds
+    secrets only.
     """
     from reconciler.cli.editor import replace_file
     from reconciler.sops.creation_rules import Creation
@@ -58,7 +60,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
         raise UsageError("several files need --in-place")
     for path in files:
         raw = read_file(path)
-        creation = Creation(recipients) if recipients else _rule_for(path)
+        creation = Creation(recipients) if recipients else _rule_for(path, settings_file)
         sealed = _encrypt_file(path, raw, creation)
         if not in_place:
             click.echo(sealed.decode(), nl=False)
@@ -182,9 +184,12 @@ def _encrypt_file(path: Path, raw: bytes, creation: Creation) -> bytes:
         raise UsageError(f"a recipient of {path}: {error}") from None
 
 
-def _rule_for(path: Path) -> Creation:
-    """The first matching rule of the nearest ``.sops.yaml`` above ``path``. Raises UsageError where there is none."""
-    from reconciler.sops.creation_rules import FILE, creation_of
+def _rule_for(path: Path, settings_file: Path) -> Creation:
+    """The first matching rule of the nearest ``.sops.yaml`` above ``path``, else for this host's own identity.
+
+    Raises UsageError where there is neither.
+    """
+    from reconciler.sops.creation_rules import FILE, Creation, creation_of
     from reconciler.sops.encrypt import SecretFileError
 
     whole = path.absolute()
@@ -199,7 +204,19 @@ def _rule_for(path: Path) -> Creation:
         if creation is None:
             raise UsageError(f"no rule of {rules} fits {path}; name a --recipient")
         return creation
+    if own := _find_own_recipients(settings_file):
+        return Creation(own)
     raise UsageError(f"no recipient of {path} is known: name a --recipient, or write a {FILE}")
+
+
+def _find_own_recipients(settings_file: Path) -> tuple[str, ...]:
+    """The recipients that the identity in the settings decrypts for; none without such settings, or for an SSH key."""
+    from reconciler.secrets.host_files import keyring_of
+    from reconciler.sops.keys import recipients_in
+
+    settings = load_or_none(settings_file)
+    identities = keyring_of(settings).identities if settings is not None else ()
+    return tuple(recipient for text in identities for recipient in recipients_in(text))
 
 
 def _load_keyring(settings_file: Path, identity: Path | None) -> Keyring:

@@ -87,7 +87,11 @@ class StatusBranch:
         if tree is None or not len(tree):
             return False
         try:
-            commits = islice(self._git.walk(self.tip()), HISTORY)
+            # Almost always the newest says it, and files beside the objects may lead a walk to what is not there.
+            tip = self.tip()
+            if _COUNT.search(self._git[tip].peel(pygit2.Commit).message):
+                return False
+            commits = islice(self._git.walk(tip), HISTORY)
             return not any(_COUNT.search(commit.message) for commit in commits)
         except GIT_FAULTS as fault:
             raise self._make_write_error(fault) from None

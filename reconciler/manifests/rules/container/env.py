@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule
+from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule, register_warning
 from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Container, Variable, Workload, declared_ports
-from reconciler.model.platform import PLATFORM_URI, VOLUMESET_URI
+from reconciler.model.platform import PLATFORM_URI, SPELLING, VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
+
+_NEAR_REFERENCE = re.compile(rf"{SPELLING}:(?!//secret/)/*secret/[a-z0-9]")
+"""Of a secret, with another number of slashes."""
 
 
 class VariableHolder(Protocol):
@@ -72,6 +76,21 @@ def check_variable_references(workload: Workload) -> Iterator[Flaw]:
             if variable.value.startswith(VOLUMESET_URI):
                 at = ("spec", "containers", index, "env", step, "value")
                 yield Flaw(at, "a variable cannot contain a volume set", "mount it: list it in `volumes` with a `path`")
+
+
+@register_warning("env-near-reference", "docs/platform/workload.md#secrets-as-variables", Kind.WORKLOAD)
+def check_near_references(workload: Workload) -> Iterator[Flaw]:
+    """A value that looks like the link to a secret is written as one.
+
+    With another spelling, the program gets the text of the link in place of the secret.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, variable in enumerate(container.env):
+            value = variable.value
+            if _NEAR_REFERENCE.match(value):
+                rest = value.partition(":")[2].lstrip("/")
+                at = ("spec", "containers", index, "env", step, "value")
+                yield Flaw(at, "the program gets this text, and no secret", f"did you mean `{PLATFORM_URI}{rest}`?")
 
 
 @register_rule("env-port", "docs/platform/workload.md#the-variable-port", Kind.WORKLOAD)

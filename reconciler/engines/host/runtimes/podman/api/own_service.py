@@ -12,9 +12,8 @@ import socket
 import time
 from pathlib import Path
 
-import structlog
-
 from reconciler.errors import EngineError
+from reconciler.logs import log
 from reconciler.reasons import Reason
 from reconciler.tasks import wait_or_kill
 
@@ -31,8 +30,6 @@ _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Between the end of a service and its next start: each pause is twice as long as the one before."""
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _SYSTEM_PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
-
-_log = structlog.get_logger(__name__)
 
 
 def is_listening(path: Path) -> bool:
@@ -94,7 +91,7 @@ class OwnService:
         except BaseException:
             await self._end_process()
             raise
-        _log.info("podman_service_started", socket=str(self.socket))
+        log().info("podman_service_started", socket=str(self.socket))
 
     async def _start_process(self) -> None:
         try:
@@ -139,7 +136,7 @@ class OwnService:
     async def _wait_until_ended(self) -> None:
         if self._process is not None:
             code = await self._process.wait()
-            _log.warning("podman_service_ended", code=code, error=self._read_last_line())
+            log().warning("podman_service_ended", code=code, error=self._read_last_line())
         while await asyncio.to_thread(is_listening, self.socket):
             await asyncio.sleep(_PAUSE_SECONDS)
 
