@@ -39,7 +39,8 @@ MEANT = {
 """The places where the two differ, and why."""
 PASSING = re.compile(r"\b(?:api|web)-[a-z0-9]{5}\b|\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{40}\b")
 """Text that varies from run to run: names of replicas, times and commits."""
-PORT = re.compile(r"\.ports\.\d+$|\.address$")
+VARYING = re.compile(r"\.ports\.\d+$|\.address$|\.currentBytesUsed$")
+"""Fields that vary: ports, and what programs have written by the moment of the look."""
 
 
 @contextlib.contextmanager
@@ -92,7 +93,7 @@ def facts(sandbox: HostSandbox) -> dict[str, object]:
 def _fields(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     if not below:
-        yield path, "*" if PORT.search(path) else PASSING.sub("*", str(value))
+        yield path, "*" if VARYING.search(path) else PASSING.sub("*", str(value))
     for name, each in below:
         yield from _fields(each, f"{path}.{name}".lstrip("."))
 
