@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from tests.kubernetes.cluster.definitions import SNAPSHOTS
 from tests.kubernetes.cluster.kubelet import Kubelet
 from tests.kubernetes.cluster.objects import STORAGE_CLASS
 from tests.kubernetes.test_engine import RealHarness
+from tests.support.plans import plan
 
 pytestmark = pytest.mark.cluster
 
@@ -142,6 +146,40 @@ def test_a_restore_that_a_quota_refuses_leaves_the_data_in_service(harness: Real
     assert caught.value.reason is Reason.QUOTA_EXCEEDED
     harness.until(lambda: harness.volumes() == present, "the former volume is in service")
     harness.wait_for_health()
+
+
+def test_usage_that_the_account_may_not_read_is_named(harness: RealVolumes) -> None:
+    """An API server passes on no question to a kubelet on loopback: how volumes grow is tested on the fake."""
+    harness.perform(make_volume_step(autoscaling={"maxCapacity": 100, "minFreePercentage": 20, "scalingFactor": 1.5}))
+    harness.start_user("db")
+    harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "its pods run")
+    harness.check()
+    assert b"does not let the daemon read how full they are (get of nodes/proxy)" in harness.see()[str(DATA)].state
+
+
+def test_a_daemon_killed_amid_a_move_loses_nothing(harness: RealVolumes) -> None:
+    harness.perform(make_volume_step())
+    before = harness.start_user("db")
+    harness.perform(end_step(make_user_step("db", replicas=2)))
+    chance = random.Random(5)
+    for _ in range(6):
+        harness.do(break_off(harness, chance.random() * 0.15))
+        harness.begin_anew()
+    after = harness.start_user("store")
+    assert after == {claim.replace("-db-", "-store-"): volume for claim, volume in before.items()}
+    for name in after.values():
+        volume = json.loads(harness.kubectl("get", "persistentvolume", name, "--output", "json"))
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+        assert "reconciler.dev/reclaim-policy" not in volume["metadata"]["annotations"]
+
+
+async def break_off(harness: RealVolumes, seconds: float) -> None:
+    """Cancel the step that takes the volumes over amid its requests, as the end of the process does."""
+    run = asyncio.create_task(harness.run(plan(make_user_step("store", replicas=2))))
+    await asyncio.sleep(seconds)
+    run.cancel()
+    with suppress(asyncio.CancelledError):
+        await run
 
 
 def read_volume_names(harness: RealVolumes) -> list[str]:

@@ -203,7 +203,7 @@ def test_what_keda_scales_can_be_fixed(keda: ClusterHarness, last: str) -> None:
     assert_no_drift(keda, 3)
 
 
-def test_a_number_on_its_way_to_an_autoscaler_belongs_to_nobody(harness: ClusterHarness) -> None:
+def test_replicas_that_no_autoscaler_has_set_yet_can_be_fixed(harness: ClusterHarness) -> None:
     """The autoscaler may go before it has set one."""
     start_web(harness)
     harness.server.install("PodMetrics")
