@@ -28,9 +28,12 @@ platform apply -f manifests/ --ready
 
 On the host of the daemon, `platform` finds its socket by itself, and root needs no login. Elsewhere, `login` opens a
 browser; `login --device` shows a code for the browser of another machine; `login --token-stdin` reads the key of a
-service account. Profiles are in `platform/profiles.json` below `XDG_CONFIG_HOME` (`~/.config`), readable by their user
-alone. On a desktop with a keyring and `secret-tool` (of libsecret), that has the tokens; `login --no-keyring` leaves
-them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`, `PLATFORM_ORG`, `PLATFORM_GVC`,
+service account. Where the settings have no `api.oidc`, there is no browser login: the first administrator has the
+token that the daemon wrote, `platform login --bootstrap --token-stdin < STATE/bootstrap-token`, for an hour, and adds
+keys of service accounts with it. Profiles are in `platform/profiles.json` below `XDG_CONFIG_HOME` (`~/.config`),
+readable by their user alone. On a desktop with a keyring and `secret-tool` (of libsecret), that has the tokens;
+`login --no-keyring` leaves them in the file. A flag wins over its environment variable (`PLATFORM_PROFILE`,
+`PLATFORM_ORG`, `PLATFORM_GVC`,
 `PLATFORM_TOKEN`, `PLATFORM_ENDPOINT`), and that over the profile. Tokens of a login are renewed by themselves.
 
 What operators do works from anywhere: `platform plan`, `approve`, `status`, `events`, `history`, `top`, `drift`,

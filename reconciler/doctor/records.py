@@ -81,9 +81,9 @@ def _is_path_missing(path: Path) -> bool:
 
 def _check_daemon(holder: str, progress: str) -> Check:
     if not holder:
-        return make_warning(
-            "daemon", f"no daemon runs; {progress}", "start it: systemctl start reconciler, or reconciler run"
-        )
+        has_systemd = Path("/run/systemd/system").is_dir()
+        start = "systemctl start reconciler, or reconciler run" if has_systemd else "reconciler run"
+        return make_warning("daemon", f"no daemon runs; {progress}", f"start it: {start}")
     return make_ok_check("daemon", f"{holder}; {progress}")
 
 

@@ -142,8 +142,8 @@ class PlanTrial(msgspec.Struct, frozen=True):
 class SupportsTrial(EnginePlugin, Protocol):
     """A plugin whose engine lets its locations try the steps of a plan, which changes nothing."""
 
-    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial:
-        """What the locations of the engine refuse of ``steps``, and what they make anew.
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial | None:
+        """What the locations of the engine refuse of ``steps``, and what they make anew; None without an opinion.
 
         A location that does not answer within seconds is not waited for.
         """

@@ -147,7 +147,8 @@ def _try_steps(
     plugins: Sequence[EnginePlugin], settings: Settings, records: Records, steps: Sequence[Step]
 ) -> PlanTrial | None:
     """What all locations say of ``steps``; None if no engine asks them."""
-    trials = [plugin.try_steps(settings, records, steps) for plugin in plugins if isinstance(plugin, SupportsTrial)]
+    asked = [plugin.try_steps(settings, records, steps) for plugin in plugins if isinstance(plugin, SupportsTrial)]
+    trials = [trial for trial in asked if trial is not None]
     if not trials:
         return None
     return PlanTrial(

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import click
 import pytest
 
+from docs.generate.man_pages import make_pages
 from reconciler.cli import cli, read_commands
 from reconciler.cli.foreign_words import FOREIGN_OPTIONS, FOREIGN_WORDS
 from reconciler.cli.options import Duration
 from reconciler.cli.output.forms import OutputType
 from reconciler.cli.target_arguments import KindArgument, TargetArgument
+from tests.project.tree import ROOT
 from tests.support.command_sandbox import CommandSandbox
 
 
@@ -57,6 +59,8 @@ FURTHER = {
     "volume delete-final-snapshot": ["nightly"],
 }
 """Command → what it needs besides its target."""
+COMMON = {"--settings", "--help"}
+"""Options of every command."""
 VOLUMES = {"snapshots"}
 """Commands whose target is a volume set."""
 ASKING_FIRST = {"render", "volume import", "volume clone", "volume delete-final-snapshot"}
@@ -153,3 +157,21 @@ def test_an_argument_that_is_missing_is_wrong_use(sandbox: CommandSandbox, gramm
     needed = [param for param in grammar.command.params if isinstance(param, click.Argument) and param.required]
     if needed and not isinstance(grammar.command, click.Group):
         assert "Missing argument" in refuse(sandbox, *grammar.words)
+
+
+def test_help_manual_page_and_reference_have_the_same_commands_and_options() -> None:
+    reference = (ROOT / "docs/commands.md").read_text()
+    manual = {name: text.replace("\\-", "-") for name, text in make_pages().items()}
+    for grammar in COMMANDS:
+        name = " ".join(grammar.words)
+        context = click.Context(grammar.command, info_name=name, parent=click.Context(cli, info_name="reconciler"))
+        shown, page = grammar.command.get_help(context), manual[f"reconciler-{grammar.words[0]}.1"]
+        heading = f"\n## {name}\n"
+        assert heading in reference, name
+        section = reference.partition(heading)[2].partition("\n##")[0]
+        for option in grammar.options():
+            spelling = option.opts[-1]
+            assert spelling in shown, name
+            assert spelling in page, name
+            # What every command has is described once.
+            assert f"`{spelling}`" in section or spelling in COMMON, name

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
-    from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop, PlanTrial
     from reconciler.engines.protocol import Engine, SecretReader
     from reconciler.planning.plan import Step
     from reconciler.records.store import Records
@@ -63,6 +63,12 @@ class HostPlugin:
         from reconciler.engines.host.reading.foreseen import foresee_rollouts
 
         return foresee_rollouts(settings)
+
+    def try_steps(self, settings: Settings, records: Records, steps: Iterable[Step]) -> PlanTrial | None:  # noqa: ARG002
+        """What this host refuses of ``steps``, as it is now."""
+        from reconciler.engines.host.reading.foreseen import try_steps
+
+        return try_steps(settings, steps)
 
     def check_host(
         self, settings: Settings, who: UserIdentity, pid: int | None, steps: Sequence[Step] | None

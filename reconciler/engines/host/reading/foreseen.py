@@ -8,7 +8,7 @@ from itertools import groupby
 from reconciler.engines.host.paths import ENGINE, find_directory
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
-from reconciler.engines.plugin import ForeseenLimitation, ForeseenRollout, ForeseenStop
+from reconciler.engines.plugin import ForeseenLimitation, ForeseenRefusal, ForeseenRollout, ForeseenStop, PlanTrial
 from reconciler.engines.volumes import VolumeLifecycle, read_volumes
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.model.key import Kind
@@ -28,23 +28,34 @@ def foresee_limitations(settings: Settings, records: Records, steps: Iterable[St
         for name, location_settings in bound.items()
         if location_settings.engine == ENGINE
     }
-    closed = {
-        name: [f"{problem.message}; {problem.advice}." for problem in runtime.list_obstacles(settings)]
-        for name, runtime in hosted.items()
-    }
     limitations = sorted(
         (message, step.location, step.key)
         for step in steps
         if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
-        for message in (
-            *_new_sentences(records, step, hosted[step.location]),
-            *(closed[step.location] if read_specification(step.body).security_options.run_as_user is None else ()),
-        )
+        for message in _new_sentences(records, step, hosted[step.location])
     )
     return [
         ForeseenLimitation(message, location, tuple(key for _, _, key in members))
         for (message, location), members in groupby(limitations, key=lambda limitation: limitation[:2])
     ]
+
+
+def try_steps(settings: Settings, steps: Iterable[Step]) -> PlanTrial | None:
+    """What this host refuses of ``steps``, as it is now; None if it refuses nothing."""
+    hosted = [name for name, location_settings in settings.locations.items() if location_settings.engine == ENGINE]
+    obstacles = {
+        name: [f"{problem.message}; {problem.advice}" for problem in plugin.list_obstacles(settings)]
+        for name in hosted
+        for plugin in (runtime_plugin(runtime_of(settings, name)),)
+    }
+    refusals = [
+        ForeseenRefusal(step.location, step.key, message)
+        for step in steps
+        if step.key.kind is Kind.WORKLOAD and step.action is not Action.DELETE
+        for message in obstacles.get(step.location, ())
+        if read_specification(step.body).security_options.run_as_user is None
+    ]
+    return PlanTrial(tuple(sorted(refusals))) if refusals else None
 
 
 def foresee_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:

@@ -16,8 +16,8 @@ from reconciler.model.kinds.workload import Container, Variable, Workload, decla
 from reconciler.model.platform import PLATFORM_URI, SPELLING, VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
-_NEAR_REFERENCE = re.compile(rf"{SPELLING}:(?!//secret/)/*secret/[a-z0-9]")
-"""Of a secret, with another number of slashes."""
+_NEAR_REFERENCE = re.compile(rf"(?:{SPELLING}:(?!//secret/)|cpln:)/*secret/([a-z0-9].*)|secret://([a-z0-9].*)")
+"""Of a secret, with another number of slashes, or with the scheme of another platform."""
 
 
 class VariableHolder(Protocol):
@@ -87,10 +87,10 @@ def check_near_references(workload: Workload) -> Iterator[Flaw]:
     for index, container in enumerate(workload.spec.containers):
         for step, variable in enumerate(container.env):
             value = variable.value
-            if _NEAR_REFERENCE.match(value):
-                rest = value.partition(":")[2].lstrip("/")
+            if match := _NEAR_REFERENCE.fullmatch(value):
                 at = ("spec", "containers", index, "env", step, "value")
-                yield Flaw(at, "the program gets this text, and no secret", f"did you mean `{PLATFORM_URI}{rest}`?")
+                link = f"{PLATFORM_URI}secret/{match[1] or match[2]}"
+                yield Flaw(at, "the program gets this text, and no secret", f"did you mean `{link}`?")
 
 
 @register_rule("env-port", "docs/platform/workload.md#the-variable-port", Kind.WORKLOAD)
