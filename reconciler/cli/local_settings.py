@@ -25,7 +25,6 @@ _ROOT_BASE = Path("/var/lib/reconciler-up")
 """For root: other users may enter it, as replicas of the default user have to, unlike root's home."""
 _LOCATION = re.compile(rb"""(?:^|[\s'"\[/])/(?:/|org/[-a-z0-9]+/)location/([a-z0-9][-a-z0-9]*)""")
 _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b""", re.MULTILINE)
-_PAGE_ADDRESS = re.compile(r"^  address: 127\.0\.0\.1:([0-9]{1,5})$", re.MULTILINE)
 _FIRST_PAGE_PORT, _PAGE_PORTS = 7400, 200
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
@@ -233,9 +232,11 @@ def add_locations(file: Path, locations: Iterable[str]) -> None:
 
 def _read_page_port(file: Path) -> int:
     """The port of the page in the settings ``file``, so that its address stays; 0 without one."""
-    with suppress(OSError, ValueError):
-        match = _PAGE_ADDRESS.search(file.read_text(encoding="utf-8"))
-        return int(match[1]) if match is not None else 0
+    import yaml
+
+    with suppress(OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        address: str = yaml.safe_load(file.read_text(encoding="utf-8"))["api"]["address"]
+        return int(address.rpartition(":")[2])
     return 0
 
 

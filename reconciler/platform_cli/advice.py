@@ -39,6 +39,7 @@ ON_THE_HOST = frozenset(
         "edit",
         "eject",
         "orphan",
+        "page",
         "patch",
         "render",
         "restore",

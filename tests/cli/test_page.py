@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from reconciler.cli.local_settings import Followed, write_settings
 from reconciler.cli.page_links import read_base
 from reconciler.settings import ApiSettings, load_settings
 from tests.cli.test_sessions import golden
@@ -43,3 +45,16 @@ def test_where_there_is_no_page_the_command_names_what_to_do(tmp_path: Path) -> 
 def test_a_link_on_this_host_leads_to_a_name_that_no_workload_has(tmp_path: Path, api: Any, base: str) -> None:
     settings = load_settings(DaemonSandbox(tmp_path).settings_file)
     assert read_base(msgspec.structs.replace(settings, api=ApiSettings(**api))) == base
+
+
+def test_the_page_of_what_up_runs_keeps_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    followed = Followed(str(tmp_path / "manifests.git"), branch="main", key=str(tmp_path / "manifests"))
+    first = write_settings(followed, ["local"], "acme").read_text()
+    api = load_settings(write_settings(followed, ["local"], "acme")).api
+    assert api is not None
+    host, _, port = api.address.rpartition(":")
+    with socket.create_server((host, int(port))):  # as while the daemon runs
+        assert write_settings(followed, ["local"], "acme").read_text() == first
+        other = followed._replace(key="other")
+        assert f"127.0.0.1:{port}" not in write_settings(other, ["local"], "acme").read_text()

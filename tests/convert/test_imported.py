@@ -20,8 +20,12 @@ from tests.support.cases import CASES
 from tests.support.command_sandbox import here
 
 MANIFESTS = sorted([*(ROOT / "examples/repo").rglob("*.yaml"), *(CASES / "rules").glob("*/passes.yaml")])
+OTHERS = ("settings", "repository", "status", "run")
+"""What is no kind."""
 KIND_CASES = sorted(
-    path for path in (CASES / "schemas").glob("*-full.yaml") if not path.name.startswith(("settings", "status", "run"))
+    path
+    for path in (CASES / "schemas").glob("*-full.yaml")
+    if not path.name.startswith(("settings", "repository", "status", "run"))
 )
 DIALECT = ManifestContext("acme", secret_key=b"key")
 
