@@ -212,12 +212,18 @@ def addresses(sandbox: DaemonSandbox) -> set[str]:
 
 
 def new_key(sandbox: DaemonSandbox) -> str:
-    """A key of the service account."""
-    transport = httpx2.HTTPTransport(uds=str(sandbox.state / "api.sock"))
-    with httpx2.Client(transport=transport) as client:
-        answer = client.post(f"http://api{ORG}/serviceaccount/ci/-key", json={})
-        key: str = answer.json()["key"]
-        return key
+    """A key of the service account, once that is applied."""
+    keys: list[str] = []
+
+    def add_key() -> bool:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(sandbox.state / "api.sock"))) as client:
+            answer = client.post(f"http://api{ORG}/serviceaccount/ci/-key", json={})
+        if answer.status_code == 201:
+            keys.append(answer.json()["key"])
+        return bool(keys)
+
+    eventually(add_key, "the service account is applied")
+    return keys[0]
 
 
 @pytest.mark.parametrize("passes_tls", [False, True])
