@@ -81,9 +81,7 @@ def _is_path_missing(path: Path) -> bool:
 
 def _check_daemon(holder: str, progress: str) -> Check:
     if not holder:
-        has_systemd = Path("/run/systemd/system").is_dir()
-        start = "systemctl start reconciler, or reconciler run" if has_systemd else "reconciler run"
-        return make_warning("daemon", f"no daemon runs; {progress}", f"start it: {start}")
+        return make_warning("daemon", f"no daemon runs; {progress}", "start it: its service, or `reconciler run`")
     return make_ok_check("daemon", f"{holder}; {progress}")
 
 

@@ -108,7 +108,7 @@ def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(sandbox: Co
     lines = sandbox.run("doctor").out.splitlines()
     assert lines[0].startswith("ok       settings: ")
     at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
-    assert lines[at + 1] == "         start it: systemctl start reconciler, or reconciler run"
+    assert lines[at + 1] == "         start it: its service, or `reconciler run`"
     assert lines[-1].endswith("0 problems")
 
 

@@ -188,7 +188,7 @@ def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None
 
 @BOTH
 def test_the_documented_command_ends_the_programs_of_a_killed_trial(tmp_path: Path, dataplane: str) -> None:
-    (script,) = [block for block in blocks((ROOT / "docs/host.md").read_text(), "sh") if "xargs" in block]
+    (script,) = [block for block in blocks((ROOT / "docs/host.md").read_text(), "sh") if "RECONCILER_ROOT" in block]
     with trial(tmp_path / "trial", tmp_path / "log", dataplane) as first:
         first.process.kill()
         first.process.wait()

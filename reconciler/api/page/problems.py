@@ -11,7 +11,7 @@ from starlette.types import Scope
 from reconciler.api.call import Call
 from reconciler.api.page.actions import NEXT, is_action
 from reconciler.api.page.forms import delete_cookie
-from reconciler.api.page.rendering import render_page
+from reconciler.api.page.rendering import read_address, render_page
 from reconciler.api.page.sessions import LOGIN
 from reconciler.api.problems import Problem
 
@@ -35,7 +35,6 @@ def respond_problem(call: Call, problem: Problem) -> Response:
 
 def _make_login_path(call: Call) -> str:
     """The path to log in at, which goes on to the page that was asked for; a form would be sent without its fields."""
-    url = call.request.url
-    here = f"{url.path}?{url.query}" if url.query else url.path
+    here = read_address(call)
     asks = call.request.method == "GET" and not is_action(call.request)
     return f"{LOGIN}?{urlencode({NEXT: here})}" if asks and here != "/" else LOGIN

@@ -41,7 +41,7 @@ def render_page(call: Call, template: str, status: int = 200, **values: Any) -> 
     shared = {
         "caller": call.caller,
         "form_token": make_form_token(call.request),
-        "here": _read_address(call),
+        "here": read_address(call),
         "now": call.api.clock.now(),
         "org": call.org,
         "notice": notice,
@@ -65,7 +65,7 @@ def make_action_path(key: Key, org: str, action: str, method: str = "POST") -> s
     return f"/ui/do/{method}/org/{quote(org, safe='')}/{place}{key.kind}/{quote(key.name, safe='')}/{action}"
 
 
-def _read_address(call: Call) -> str:
+def read_address(call: Call) -> str:
     """The path and query of the page, to which a form returns."""
     url = call.request.url
     return f"{url.path}?{url.query}" if url.query else url.path
