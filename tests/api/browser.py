@@ -21,7 +21,9 @@ class Form(NamedTuple):
     fields: dict[str, str]
 
 
-class _FormParser(HTMLParser):
+class FormParser(HTMLParser):
+    """The forms of a page."""
+
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[Form] = []
@@ -63,13 +65,13 @@ class Browser:
 
     def form(self, path: str, action: str) -> Form:
         """The form of the page at ``path`` whose action ends with ``action``."""
-        parser = _FormParser()
+        parser = FormParser()
         parser.feed(self.get(path))
         return next(form for form in parser.forms if form.action.endswith(action))
 
     def has_form(self, path: str, action: str) -> bool:
         """Whether the page at ``path`` offers ``action``."""
-        parser = _FormParser()
+        parser = FormParser()
         parser.feed(self.get(path))
         return any(form.action.endswith(action) for form in parser.forms)
 

@@ -23,7 +23,7 @@ kind: policy
 name: operators-edit
 targetKind: workload
 target: all
-bindings: [{permissions: [edit, readLogs], principalLinks: [//serviceaccount/operator]}]
+bindings: [{permissions: [edit, readLogs, connect], principalLinks: [//serviceaccount/operator]}]
 ---
 kind: group
 name: viewers

@@ -167,3 +167,28 @@ def test_a_page_asks_no_other_host(site: Site) -> None:
         for path in VIEWS.values():
             page.goto(path)
         assert {address for address in addresses if not address.startswith(site.base)} == set()
+
+
+def test_a_terminal_runs_a_shell_in_a_container(site: Site) -> None:
+    with site.visit("operator") as page:
+        page.goto(WEB)
+        page.get_by_role("link", name="Terminal").click()
+        page.get_by_role("button", name="Open a shell").click()
+        page.get_by_text("Connected.").wait_for()
+        page.keyboard.type("echo $((6 * 7)) in $PLATFORM_WORKLOAD\n")
+        page.locator(".xterm-rows").get_by_text("42 in ").wait_for()
+        # Its colours and sizes come from rules of xterm.js, which the policy of the page does not block.
+        assert page.locator(".xterm-screen").bounding_box()["height"] > 100
+        take_picture(page, f"terminal-{WIDE}-light")
+        assert find_violations(page) == []
+        page.keyboard.type("exit 3\n")
+        page.get_by_text("non-zero exit code: 3").wait_for()
+
+
+def test_without_scripts_a_page_runs_one_command(site: Site) -> None:
+    with site.visit("operator", java_script_enabled=False) as page:
+        page.goto("/ui/exec/workload/shop/web")
+        page.get_by_label("One command").fill("sh -c 'echo $((6 * 7)); exit 3'")
+        page.get_by_role("button", name="Run it").click()
+        assert "exit code 3" in page.get_by_role("main").inner_text()
+        assert page.locator("pre").inner_text().strip() == "42"

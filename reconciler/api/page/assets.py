@@ -14,15 +14,18 @@ from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, make_page_operation
 
-_MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_MEDIA = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _YEAR = 31_536_000
 _HASH_LENGTH = 12
 PATH = "/ui/asset"
-_OWN = ("icon.svg", "page.css", "page.js")
+_OWN = ("icon.svg", "page.css", "page.js", "terminal.js")
 
 VENDORED: Mapping[str, str] = MappingProxyType(
     {
         "htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
+        "xterm.mjs": "b336ec65a086c056d4804b3d4c2347da5663d3f23c3f25be866467bd8857ad59",
+        "xterm.css": "854a7c0fb70e8b1a083c16797ab827299fb18744f5ad34f227b48337e33293c6",
+        "addon-fit.mjs": "2d87e1bddc73be9111de8beee5370c3bb7aac9c94e18e6f245f02ca741ef1769",
     }
 )
 """Each file of others → its SHA-256, which a test compares; docs/page.md has the version and licence of each."""

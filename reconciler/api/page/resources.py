@@ -14,6 +14,7 @@ from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
+from reconciler.api.routes.container_exec import PERMISSION as CONNECT
 from reconciler.api.table import ANY, make_page_operation
 from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
 from reconciler.engines.reading import ReplicaRow
@@ -152,7 +153,7 @@ async def show_resource(call: Call) -> Response:
     key = call.visible_key()
     details = await call.apart(lambda: describe_resource(call.api.settings, call.reader.records, key))
     document = details_document(*details)
-    replicas, fault = await _read_replicas(call, key)
+    replicas, fault = await read_replicas(call, key)
     body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
     return render_page(
         call,
@@ -166,12 +167,13 @@ async def show_resource(call: Call) -> Response:
         fault=fault,
         commands=_list_command_forms(call, key),
         may_edit=call.may("edit", key),
+        may_connect=key.kind is Kind.WORKLOAD and call.may(CONNECT, key),
         may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
         runs_now=RUN,
     )
 
 
-async def _read_replicas(call: Call, key: Key) -> tuple[list[ReplicaRow], str]:
+async def read_replicas(call: Call, key: Key) -> tuple[list[ReplicaRow], str]:
     """The replicas of a workload on this host, and why they are unknown, "" if they are not."""
     if key.kind is not Kind.WORKLOAD:
         return [], ""

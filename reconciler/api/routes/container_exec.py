@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,14 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 
 if TYPE_CHECKING:
-    from reconciler.terminal.session import ExecSession
+    from reconciler.terminal.session import ExecSession, TerminalSize
 
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STATUS, RESIZE, CLOSE = 0, 3, 4, 255
 CHECK_SECONDS = 5.0
 """Seconds between two checks of the credential of a client."""
-_PERMISSION = "connect"
+PERMISSION = "connect"
+"""What a caller needs to run programs in the containers of a workload."""
 _NORMAL, _REVOKED = 1000, 1008
 """Codes of the end of a WebSocket."""
 _MOST_WORDS, _LONGEST_WORD = 1000, 100_000
@@ -47,28 +49,53 @@ class _Size(msgspec.Struct):
 
 async def execute_program(call: Call) -> Response:
     """Run a program, or a shell, in a container of a workload on this host."""
-    from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
-    from reconciler.terminal.session import TerminalSize
-
-    if call.kind() is not Kind.WORKLOAD:
-        raise Problem(404, f"a {call.kind()} has no containers")
-    key = call.existing(_PERMISSION)
-    if "subprotocols" not in call.request.scope:
-        raise Problem(400, "this is a WebSocket: ask for an upgrade")
+    key = find_workload(call)
+    require_upgrade(call)
     if "origin" in call.request.headers:
         raise Problem(403, "a page in a browser may not run programs")
-    settings, query = call.api.settings, call.request.query_params
-    words = query.getlist("command")
-    if len(words) > _MOST_WORDS or any(len(word) > _LONGEST_WORD or "\0" in word for word in words):
-        raise Problem(400, f"a command has at most {_MOST_WORDS} words, and no zero bytes")
+    return await open_conversation(call, key)
+
+
+def find_workload(call: Call) -> Key:
+    """The workload in the path, in whose containers the caller may run programs. Raises Problem 403 and 404."""
+    if call.kind() is not Kind.WORKLOAD:
+        raise Problem(404, f"a {call.kind()} has no containers")
+    return call.existing(PERMISSION)
+
+
+def require_upgrade(call: Call) -> None:
+    """Refuse a request that opens no WebSocket. Raises Problem 400."""
+    if "subprotocols" not in call.request.scope:
+        raise Problem(400, "this is a WebSocket: ask for an upgrade")
+
+
+async def open_conversation(call: Call, key: Key) -> Response:
+    """The WebSocket of the client, connected with the program in a container of ``key`` that the query asks for."""
+    from reconciler.terminal.session import TerminalSize
+
     size = None
     if call.flag("tty"):
         size = TerminalSize(call.count("rows", 24, _MOST_CHARACTERS), call.count("columns", 80, _MOST_CHARACTERS))
-    names = ExecOptions(call.query("replica"), call.query("container"), call.query("location"))
+    query = call.request.query_params
+    return _Conversation(call, key, await open_program(call, key, query.getlist("command"), query, size))
+
+
+async def open_program(
+    call: Call, key: Key, words: Sequence[str], names: Mapping[str, str], size: TerminalSize | None = None
+) -> ExecSession:
+    """A session of the program ``words``, or of a shell, in a container of the workload ``key``.
+
+    ``names`` may have a ``replica``, ``container`` and ``location``. Raises Problem, EngineError and RefusedError.
+    """
+    from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
+
+    if len(words) > _MOST_WORDS or any(len(word) > _LONGEST_WORD or "\0" in word for word in words):
+        raise Problem(400, f"a command has at most {_MOST_WORDS} words, and no zero bytes")
+    settings = call.api.settings
+    options = ExecOptions(*(names.get(name, "") for name in ExecOptions._fields))
     open_records = partial(Records.open, settings.state / FILE, read_only=True)
-    target = await asyncio.to_thread(find_target, settings, open_records, key, names)
-    session = await open_session(settings, target, words or SHELL, size)
-    return _Conversation(call, key, session)
+    target = await asyncio.to_thread(find_target, settings, open_records, key, options)
+    return await open_session(settings, target, words or SHELL, size)
 
 
 class _Conversation(Response):
@@ -142,7 +169,7 @@ class _Conversation(Response):
             while True:
                 await asyncio.sleep(CHECK_SECONDS)
                 self._call.act_as(await self._call.api.authenticator.caller(self._call.request))
-                self._call.require(_PERMISSION, self._key)
+                self._call.require(PERMISSION, self._key)
         except Problem as problem:
             await send({"type": "websocket.close", "code": _REVOKED, "reason": str(problem)[:100]})
 
@@ -160,15 +187,18 @@ def exit_status(code: int) -> dict[str, Any]:
     }
 
 
+PARAMETERS = ("command", "replica", "container", "location", "tty", "rows", "columns")
+"""The query of a request for a WebSocket."""
+
 OPERATIONS = (
     Operation(
         "GET",
         "/org/{org}/gvc/{gvc}/{kind}/{name}/-exec",
         execute_program,
         "Run a program in a container of a workload, over a WebSocket.",
-        _PERMISSION,
+        PERMISSION,
         {101: "The WebSocket is open.", 409: "No container runs."},
-        ("command", "replica", "container", "location", "tty", "rows", "columns"),
+        PARAMETERS,
         changes=True,
         media=WEBSOCKET,
     ),
