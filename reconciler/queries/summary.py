@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.errors import NotFoundError, SourceError, UsageError
 from reconciler.model.key import Key
 from reconciler.model.target import parse_target
 from reconciler.queries.existence import check_present
 from reconciler.queries.targets import resolve_target
-from reconciler.reasons import ConditionType
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, SourceSettings
@@ -64,10 +66,11 @@ def summarize_status(
         owners = {resource.source for resource in unready} | {record.source for record in records.applied.get(key)}
         sources = [summary for summary in sources if summary.status.name in owners]
     counts = records.applied.counts(name or None)
+    listed = sorted(unready, key=lambda resource: -rank_outlook(resource.outlook))[:MOST_LISTED]
     return StatusSummary(
         daemon_runs,
         sources,
-        sorted(unready, key=lambda resource: -rank_outlook(resource.outlook))[:MOST_LISTED],
+        [msgspec.structs.replace(resource, since=_find_beginning(records, resource.key)) for resource in listed],
         max(len(unready), len(keys) if len(keys) > _MOST_READ else 0),
         sum(counts.values()) if key is None else 1,
         [condition for condition in records.conditions.get(HOST) if _is_bad(condition.type, condition.status)],
@@ -155,6 +158,12 @@ def _read_unready(settings: Settings, records: Records, keys: list[Key]) -> Iter
         conditions = compute_conditions(facts)
         if conditions and (outlook := decide_outlook(conditions)) is not Outlook.WELL:
             yield UnreadyResource(key, facts.source, outlook, conditions[0].reason, conditions[0].message)
+
+
+def _find_beginning(records: Records, key: Key) -> float | None:
+    """Since when ``key`` is not well: its first failure, or the first warning after it was healthy."""
+    failures = [failure.since for failure in records.failures.get(key)]
+    return min(failures) if failures else records.events.first_warning_since(key, Reason.HEALTHY)
 
 
 def _is_bad(type_: str, status: bool) -> bool:

@@ -30,13 +30,14 @@ _RANK = {outlook: rank for rank, outlook in enumerate(Outlook)}
 
 
 class UnreadyResource(msgspec.Struct, frozen=True):
-    """A resource that is not ready, with one reason."""
+    """A resource that is not ready, with one reason; ``since`` is in seconds since the epoch, None if unknown."""
 
     key: Key
     source: str
     outlook: Outlook
     reason: str
     message: str
+    since: float | None = None
 
 
 class SourceSummary(msgspec.Struct, frozen=True):

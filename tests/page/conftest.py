@@ -62,11 +62,12 @@ class RunningSandbox(NamedTuple):
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
-    """A daemon with a workload that is well, one that is not, and the deletion of a volume that waits for approval."""
+    """A daemon with a workload that is well, two that are not, and the deletion of a volume that waits for approval."""
     files = {
         "access.yaml": ACCESS,
         "shop/web.yaml": served("web", env={"GREETING": "hello"}),
         "shop/broken.yaml": served("broken", replicas=1, env={"BROKEN": "yes"}),
+        "shop/crash.yaml": served("crash", replicas=1, command="sh", args=["-c", "echo no such database; exit 3"]),
         "shop/data.yaml": DATA,
     }
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}

@@ -22,6 +22,8 @@ VIEWS = {
     "nothing": "/ui/resources?text=no-such-thing",
     "workload": "/ui/resource/workload/shop/web",
     "unwell": "/ui/resource/workload/shop/broken",
+    "evidence": "/ui/evidence/workload/shop/broken",
+    "exec": "/ui/exec/workload/shop/web",
     "source": "/ui/resource/source/main",
     "runs": "/ui/runs",
     "run": "/ui/runs/1",
@@ -192,3 +194,20 @@ def test_without_scripts_a_page_runs_one_command(site: Site) -> None:
         page.get_by_role("button", name="Run it").click()
         assert "exit code 3" in page.get_by_role("main").inner_text()
         assert page.locator("pre").inner_text().strip() == "42"
+
+
+def test_the_first_screen_shows_what_is_behind_a_reason(site: Site) -> None:
+    with site.visit("operator") as page:
+        page.goto("/")
+        card = page.locator(".card", has_text="workload/shop/crash")
+        card.get_by_text("no such database").first.wait_for()
+        assert "It began" in card.inner_text()
+        take_picture(page, f"home-evidence-{WIDE}-light")
+        # A change on the page leaves the evidence where it is.
+        site.sandbox.repo.commit({"team.yaml": "kind: group\nname: team\n"}, "Add a team")
+        page.get_by_text("Add a team").first.wait_for()
+        assert card.locator(".log").count() == 1
+    with site.visit("viewer", java_script_enabled=False) as page:
+        page.goto("/")
+        page.locator(".card", has_text="crash").get_by_role("link", name="Replicas and last lines").click()
+        assert "You may not read its log" in page.get_by_role("main").inner_text()

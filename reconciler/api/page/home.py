@@ -19,6 +19,8 @@ from reconciler.status.summary import Outlook, SourceSummary, StatusSummary, Unr
 
 _RUNS = 15
 """The newest runs that the first screen shows."""
+_MOST_EVIDENCE = 3
+"""The most resources whose evidence comes by itself; that of others is a click away."""
 
 
 class Overview(NamedTuple):
@@ -41,7 +43,7 @@ class Overview(NamedTuple):
 async def show_home(call: Call) -> Response:
     """The first screen."""
     overview = await call.apart(lambda: _read_overview(call), call.api.overview_slots)
-    return render_page(call, "home.html", overview=overview)
+    return render_page(call, "home.html", overview=overview, most_evidence=_MOST_EVIDENCE)
 
 
 def _read_overview(call: Call) -> Overview:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.api.page import assets, events, home, login, logs, plans, resources, runs, terminal
+from reconciler.api.page import assets, events, evidence, home, login, logs, plans, resources, runs, terminal
 
 PAGES = (
     *home.PAGES,
@@ -10,6 +10,7 @@ PAGES = (
     *runs.PAGES,
     *plans.PAGES,
     *logs.PAGES,
+    *evidence.PAGES,
     *terminal.PAGES,
     *events.PAGES,
     *login.PAGES,

@@ -34,28 +34,34 @@ async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
     workloads = await call.apart(lambda: _list_readable_workloads(call))
     follow = call.flag("follow") is True
-    request = _parse_log_request(call, call.count("lines", 100, _MOST_LINES), workloads, follow=follow)
+    request = _parse_log_request(
+        call, call.query("query"), call.count("lines", 100, _MOST_LINES), workloads, follow=follow
+    )
     async with contextlib.AsyncExitStack() as stack:
         running = await _open_logs(call, request, stack)
         check = partial(_check_readable, before=workloads) if follow else None
         return PartStream(call, _read_blocks(running), stack.pop_all(), check)
 
 
-async def collect_lines(call: Call, limit: int) -> list[dict[str, Any]]:
-    """The newest lines, at most ``limit``, that the query of the request selects, oldest first. Raises Problem."""
+async def collect_lines(call: Call, limit: int, query: str = "") -> list[dict[str, Any]]:
+    """The newest lines, at most ``limit``, that ``query`` or that of the request selects, oldest first.
+
+    Raises Problem.
+    """
     workloads = await call.apart(lambda: _list_readable_workloads(call))
-    request = _parse_log_request(call, limit, workloads, follow=False)
+    request = _parse_log_request(call, query or call.query("query"), limit, workloads, follow=False)
     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(_MOST_SECONDS):
         running = await _open_logs(call, request, stack)
         content = b"".join([block async for block in _read_blocks(running)])
     return [msgspec.json.decode(line) for line in content.splitlines()]
 
 
-def _parse_log_request(call: Call, limit: int, workloads: frozenset[str] | None, *, follow: bool) -> LogRequest:
-    """What the request asks for, of ``workloads`` (None: of all). Raises Problem 400."""
+def _parse_log_request(
+    call: Call, query: str, limit: int, workloads: frozenset[str] | None, *, follow: bool
+) -> LogRequest:
+    """What the request asks for with ``query``, of ``workloads`` (None: of all). Raises Problem 400."""
     from reconciler.api.log_process import LogRequest
 
-    query = call.query("query")
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
     since, until = (_parse_time_parameter(call, name) for name in ("since", "until"))

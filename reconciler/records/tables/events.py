@@ -73,6 +73,13 @@ class Events:
         )
         return [Event(*row) for row in (reversed(rows) if after_id is None else rows)]
 
+    def first_warning_since(self, key: AnyKey, reason: Reason) -> float | None:
+        """When ``key`` had its first warning after its last event with ``reason``; None if it has had none since."""
+        sql = """SELECT min(at) FROM events WHERE key = ?1 AND type = 'Warning'
+            AND id > coalesce((SELECT max(id) FROM events WHERE key = ?1 AND reason = ?2), 0)"""
+        row = self._db.one(sql, (str(key), str(reason)))
+        return row[0] if row is not None else None
+
     def of_run(self, run: int, limit: int) -> Sequence[Event]:
         """The first ``limit`` events of ``run``, oldest first; reads all events."""
         sql = "SELECT at, run, key, location, type, reason, message, id FROM events WHERE run = ? ORDER BY id LIMIT ?"
