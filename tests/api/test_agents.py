@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from reconciler.times import format_iso_time
+from tests.api.browser import Browser
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox
 
@@ -93,6 +94,8 @@ def test_a_token_is_for_its_agent_and_permits_nothing_else(sandbox: ApiSandbox) 
         answer = sandbox.client(None).request("GET", path, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 403, path
     assert sandbox.client().request("PUT", f"{AGENTS}/declared/-info", json={}).status_code == 403
+    browser = Browser(sandbox)
+    assert browser.send(browser.form("/ui/login", "/ui/login"), key=token).status_code == 401
     for wrong in (f"{token}x", token.partition(".")[0], "ra_", "ra_."):
         assert report(sandbox, wrong, "declared").status_code == 401
 

@@ -61,6 +61,8 @@ ADDRESSES = (
     "/ui/resource/workload/shop/api",
     "/ui/resource/gvc/shop",
     "/ui/resource/secret/db",
+    "/ui/evidence/workload/shop/api",
+    "/ui/exec/workload/shop/api",
     "/ui/resource/source/main",
     "/ui/runs",
     "/ui/runs?source=main&last=3",
@@ -271,6 +273,24 @@ def test_hostile_values_are_shown_and_do_nothing(admin: Browser) -> None:
 def test_no_page_has_the_value_of_a_secret(admin: Browser) -> None:
     for path in ("/ui/resource/secret/db", "/ui/resource/workload/shop/api", "/ui/runs/1", "/"):
         assert "hunter2" not in admin.get(path)
+
+
+def test_a_secret_is_revealed_to_who_asks_and_may_for_a_minute_and_in_the_audit_log(page: ApiSandbox) -> None:
+    admin, operator = Browser(page).log_in(), Browser(page).log_in_as("operator")
+    path, reveal = "/ui/resource/secret/db", "/ui/reveal/secret/db"
+    form = admin.form(path, reveal)
+    answer = admin.send(form)
+    assert answer.status_code == 200, answer.text
+    assert "hunter2-hunter2" in answer.text
+    assert f'<meta http-equiv="refresh" content="60; url={path}">' in answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    entry = page.client().get("/org/acme/-audit?limit=1000")["items"][-1]
+    assert (entry["action"], entry["target"], entry["principal"]) == ("POST", reveal, "user/root")
+    assert "hunter2" not in str(entry)
+    assert admin.request("GET", reveal).status_code == 405
+    assert admin.send(form._replace(fields={})).status_code == 403
+    assert not operator.has_form(path, reveal)
+    assert operator.send(form._replace(fields=operator.form(path, "/ui/logout").fields)).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from reconciler.access.rules import SUPERUSERS, Caller
-from reconciler.access.store import SESSION_PREFIX
+from reconciler.access.store import KEY_PREFIX
 from reconciler.api.call import Call, NoBody
 from reconciler.api.oidc.login import new_request
 from reconciler.api.page.actions import NEXT, read_form
@@ -56,8 +56,8 @@ async def log_in_with_key(call: Call) -> Response:
 
 def _find_caller(call: Call, text: str) -> tuple[Caller, float]:
     """Whom ``text`` stands for, and for how many seconds. Raises Problem 401."""
-    # A session that somebody copied would outlive its own end.
-    caller = call.api.authenticator.find_bearer(text) if not text.startswith(SESSION_PREFIX) else None
+    # Only the session of a key ends with it: a session that was copied, or the token of an agent, would be outlived.
+    caller = call.api.authenticator.find_bearer(text) if text.startswith(KEY_PREFIX) else None
     if caller is not None:
         return caller, SESSION_SECONDS
     if text and call.api.store.use_bootstrap(text):

@@ -30,6 +30,8 @@ from reconciler.queries.sources import describe_source
 from reconciler.records.tables.conditions import Condition
 from reconciler.status.conditions import compute_conditions
 
+REVEAL = "reveal"
+"""The permission to see the values of a secret."""
 _ROWS, _MOST_ROWS = 100, 500
 _UNWELL = "unwell"
 """The state of what is neither healthy nor only recorded."""
@@ -167,6 +169,7 @@ async def show_resource(call: Call) -> Response:
         fault=fault,
         commands=_list_command_forms(call, key),
         may_edit=call.may("edit", key),
+        may_reveal=key.kind is Kind.SECRET and call.may(REVEAL, key),
         may_connect=key.kind is Kind.WORKLOAD and call.may(CONNECT, key),
         may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
         runs_now=RUN,

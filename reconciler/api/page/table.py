@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.api.page import assets, events, evidence, home, login, logs, plans, resources, runs, terminal
+from reconciler.api.page import assets, events, evidence, home, login, logs, plans, resources, runs, secrets, terminal
 
 PAGES = (
     *home.PAGES,
@@ -11,6 +11,7 @@ PAGES = (
     *plans.PAGES,
     *logs.PAGES,
     *evidence.PAGES,
+    *secrets.PAGES,
     *terminal.PAGES,
     *events.PAGES,
     *login.PAGES,

@@ -112,14 +112,19 @@ def _get_manifest_digest(call: Call, key: Key) -> str:
 async def reveal_secret(call: Call) -> Response:
     """A secret with its data, for callers who may reveal it."""
     key = call.existing("reveal")
+    data = await read_data(call, key)
+    return call.respond({**_build_document(call, key), "data": data})
+
+
+async def read_data(call: Call, key: Key) -> Any:
+    """The value of the field ``data`` of the secret ``key``, which the caller may reveal."""
     settings, clock = call.api.settings, call.api.clock
 
     def read() -> Any:
         with closing(call.api.new_reader()) as reader:
             return read_secret_data(settings, reader.records, key, clock)
 
-    data = await asyncio.to_thread(read)
-    return call.respond({**_build_document(call, key), "data": data})
+    return await asyncio.to_thread(read)
 
 
 async def list_resources(call: Call) -> Response:
