@@ -432,6 +432,7 @@ class Reason(StrEnum):
     SCRAPE_FAILED = ("ScrapeFailed",
         _warning("The metrics of a container could not be scraped three times in a row; the message says why."))
     SCRAPE_RECOVERED = "ScrapeRecovered", _normal("The metrics of a container are scraped again, in all its replicas.")
+    REPLICA_STOPPED = "ReplicaStopped", _replica("Someone asked to stop it; another one replaces it.")
     SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
     VOLUMES_CHECKED = ("VolumesChecked",
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))

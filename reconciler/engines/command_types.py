@@ -7,16 +7,22 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.run_command import RUN, RunCronWorkload, check_run, parse_run
+from reconciler.engines.run_command import RUN
 from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, parse_volume_command
 from reconciler.engines.volumes import make_rejection
+from reconciler.engines.workload_commands import (
+    STOP,
+    WORKLOAD_COMMANDS,
+    check_workload_command,
+    parse_workload_command,
+)
 from reconciler.manifests.secret_values import MASK
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import read_specification
 from reconciler.model.record import Record
 
 COMMANDS: Mapping[Kind, Mapping[str, type[msgspec.Struct]]] = {
-    Kind.WORKLOAD: {RUN: RunCronWorkload},
+    Kind.WORKLOAD: WORKLOAD_COMMANDS,
     Kind.VOLUMESET: VOLUME_COMMANDS,
 }
 """The commands of each kind, with the form of their spec."""
@@ -30,6 +36,7 @@ DESTROYS: Mapping[str, str] = {
 
 _DONE: Mapping[str, str] = {
     RUN: "the execution {name}",
+    STOP: "the replica {replica} ends, and another one replaces it",
     "expandVolume": "volume {volumeIndex} has {newStorageCapacity} GB",
     "deleteVolume": "the data of volume {volumeIndex} is deleted",
     "createVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is taken",
@@ -51,7 +58,7 @@ def permission_for(name: str) -> str:
 def check_command(record: Record, name: str, spec: Mapping[str, Any]) -> None:
     """Check what can be known before the command ``name`` is performed on ``record``. Raises EngineError."""
     if record.key.kind is Kind.WORKLOAD:
-        check_run(record.key, read_specification(record.body), parse_run(name, spec))
+        check_workload_command(record.key, read_specification(record.body), parse_workload_command(name, spec))
     elif record.key.kind is Kind.VOLUMESET:
         parse_volume_command(name, spec)
     else:

@@ -1,4 +1,4 @@
-"""The command ``runCronWorkload``, for every engine: strict parsing, and the check against the workload."""
+"""The command ``runCronWorkload``, for every engine: its form, and the check against the workload."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.command_spec import read_spec
 from reconciler.engines.volumes import make_rejection
 from reconciler.errors import RefusedError
 from reconciler.model.finding import Finding
@@ -57,13 +56,6 @@ class RunCronWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
     location: str
     container_overrides: tuple[ContainerOverride, ...] = ()
-
-
-def parse_run(name: str, spec: Mapping[str, Any]) -> RunCronWorkload:
-    """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
-    if name != RUN:
-        raise make_rejection(f"a workload has no command {name}; there is: {RUN}")
-    return read_spec(name, spec, RunCronWorkload)
 
 
 def check_run(key: Key, spec: Specification, ask: RunCronWorkload) -> int:

@@ -10,7 +10,8 @@ import msgspec
 
 from reconciler.changes.commits import make_manifest
 from reconciler.clock import Clock
-from reconciler.engines.run_command import RUN, OverridesRefused, apply_overrides, parse_run
+from reconciler.engines.command_spec import read_spec
+from reconciler.engines.run_command import RUN, OverridesRefused, RunCronWorkload, apply_overrides
 from reconciler.errors import RefusedError
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import decode_manifests
@@ -27,7 +28,7 @@ def overridden_manifest(key: Key, body: Mapping[str, Any], name: str, spec: Mapp
     """The manifest of what the command ``name`` runs; None if it overrides nothing. Raises EngineError."""
     if name != RUN or not spec.get("containerOverrides"):
         return None
-    return apply_overrides(make_manifest(key, body), parse_run(name, {"location": "", **spec}))
+    return apply_overrides(make_manifest(key, body), read_spec(name, {"location": "", **spec}, RunCronWorkload))
 
 
 class OverrideCheck:

@@ -85,7 +85,7 @@ def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Co
             return  # it would end the session of all that follow
         if case.path.endswith("/-watch"):
             case.query = {**(case.query or {}), "timeoutSeconds": 0}  # else it would last
-        if case.path.endswith("/-events"):
+        if case.path.endswith(("/-events", "/-log")):
             case.query = {**(case.query or {}), "follow": False}  # else it would last
         response = case.call(headers={**headers})
         counter[response.status_code] += 1

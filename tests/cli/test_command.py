@@ -35,6 +35,8 @@ COMMANDS = (
     ("command", JOB, "expandVolume"),
     ("command", "volumeset/shop/date", "deleteVolume"),
     ("command", "workload/shop/web", "runCronWorkload"),
+    ("command", JOB, "stopReplica", "replica=report-x"),
+    ("command", "workload/shop/web", "stopReplica", "name=web-x"),
     ("command", DATA, "expandVolume", "volumeIndex=0", "newStorageCapacity=20"),
     ("command", DATA, "expandVolume", "location=hree", "volumeIndex=0", "newStorageCapacity=20"),
     ("command", DATA, "expandVolume", *HERE),

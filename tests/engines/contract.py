@@ -142,9 +142,9 @@ class EngineHarness(ExecutorHarness):
         """What the engine observes."""
         return self._loop.run(self.engine.observe())
 
-    def command(self, name: str) -> None:
+    def command(self, name: str, **fields: str) -> None:
         """A command for the workload."""
-        self._loop.run(self.engine.command(Key.parse(WEB), name, {"location": "here"}))
+        self._loop.run(self.engine.command(Key.parse(WEB), name, {"location": "here", **fields}))
 
     def open_session(self, target: ExecTarget) -> str:
         """What `true` ends with in a container, or why it cannot run there."""
@@ -268,6 +268,25 @@ def an_unknown_command_is_refused_for_good(harness: EngineHarness) -> None:
         harness.command("makeCoffee")
     assert not raised.value.retry
     assert "makeCoffee" in str(raised.value)
+
+
+def a_stopped_replica_is_replaced(harness: EngineHarness) -> None:
+    """Another one takes its place, of the same version; a name that no replica has stops none."""
+    harness.apply(harness.web())
+    harness.healthy()
+    names = {row.name for row in harness.rows()}
+    with pytest.raises(EngineError) as raised:
+        harness.command("stopReplica", replica="web-nix")
+    assert not raised.value.retry
+    if "stopReplica" in str(raised.value) or not names:
+        return  # an engine without the command, or without replicas
+    assert "has no replica web-nix" in str(raised.value)
+    first, second = sorted(names)
+    harness.command("stopReplica", replica=first)
+    harness.until(lambda: len({row.name for row in harness.rows()} - {first}) == 2)
+    harness.until(lambda: first not in {row.name for row in harness.rows()})
+    assert second in {row.name for row in harness.rows()}
+    assert {row.version for row in harness.rows()} == {1}
 
 
 def replicas_are_shown_with_their_workload(harness: EngineHarness) -> None:

@@ -21,7 +21,7 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
         (Kind.SECRET, ("edit",), "edit reveal view"),
         (Kind.SECRET, ("use",), "use view"),
         (Kind.IMAGE, ("create",), "create pull view"),
-        (Kind.WORKLOAD, ("exec",), "exec exec.runCronWorkload"),
+        (Kind.WORKLOAD, ("exec",), "exec exec.runCronWorkload exec.stopReplica"),
         (Kind.DOMAIN, ("edit", "create"), "create edit use view"),
         (Kind.QUOTA, ("manage",), "create edit manage view"),
         (Kind.GROUP, ("unheard-of",), "unheard-of"),

@@ -46,7 +46,7 @@ POLL_SECONDS = 0.05
 def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], **options: Any) -> int:
     """Perform a command on the workload or volume set KEY; without TYPE, list its commands.
 
-    Workloads take runCronWorkload; volume sets take expandVolume, deleteVolume, createVolumeSnapshot,
+    Workloads take runCronWorkload and stopReplica; volume sets take expandVolume, deleteVolume, createVolumeSnapshot,
     deleteVolumeSnapshot, restoreVolume, verifyVolumeSnapshot, cloneVolumeSnapshot. `location` may be left out if there
     is one; runCronWorkload is then for all. Secret values belong into a --spec FILE. Exits with 1 if a command failed
     or --wait ran out of time.

@@ -19,10 +19,11 @@ from reconciler.engines.host.workloads.desired import DesiredWorkloads
 from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
-from reconciler.engines.run_command import RunCronWorkload, parse_run
+from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_commands import parse_volume_command
 from reconciler.engines.volumes import make_rejection
+from reconciler.engines.workload_commands import StopWorkloadReplica, parse_workload_command
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -150,10 +151,11 @@ class HostEngine:
         )
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
-        """Start an execution on demand, or change a volume; returns it. Raises EngineError."""
+        """Start an execution on demand, stop a replica or change a volume; returns it. Raises EngineError."""
         if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
             raise make_rejection(f"a {key.kind} takes no commands")
-        ask = parse_run(name, spec) if key.kind is Kind.WORKLOAD else parse_volume_command(name, spec)
+        parse = parse_workload_command if key.kind is Kind.WORKLOAD else parse_volume_command
+        ask = parse(name, spec)
         if ask.location != self._context.location:
             raise make_rejection(
                 f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
@@ -161,6 +163,8 @@ class HostEngine:
         await self.open()
         if isinstance(ask, RunCronWorkload):
             return self._desired.run(key, ask, command_id)
+        if isinstance(ask, StopWorkloadReplica):
+            return await self.location.controller.stop_replica(key, ask.replica)
         return await self.location.volumes.commands.perform(key, ask, command_id)
 
     def _records_here(self) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Executions on demand: a Job made from the CronJob of a workload."""
+"""Commands on workloads: an execution on demand, which is a Job made from the CronJob, and the end of a pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import msgspec
 from reconciler.engines.context import EngineContext
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
-from reconciler.engines.kubernetes.client.objects import CRON_JOB, JOB, NAMESPACE, SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.client.objects import (
+    CRON_JOB,
+    JOB,
+    NAMESPACE,
+    POD,
+    SECRET,
+    KubeObject,
+    ObjectId,
+    id_of,
+)
 from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, workload_name
@@ -21,6 +30,7 @@ from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import make_rejection
 from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.engines.workload.status import ExecutionState
+from reconciler.engines.workload_commands import refuse_missing_replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import read_specification
@@ -71,6 +81,17 @@ class ClusterCommands:
         execution = Execution(target.name, record.version, "Active", at, "")
         plain: dict[str, Any] = msgspec.to_builtins(execution)
         return plain
+
+    async def stop_replica(self, key: Key, name: str) -> dict[str, Any]:
+        """Delete the pod ``name``, which its controller replaces. Raises EngineError if ``key`` has no such pod."""
+        if (error := self._mirror.explain_unknown((POD,))) is not None:
+            raise error
+        pods = {item.id.name: item for item in self._mirror.of_key(key) if item.id.kind is POD}
+        pod = pods.get(name) or refuse_missing_replica(key, name, pods)
+        # It may be ending already: the command is performed again if the daemon was killed.
+        if not pod.ending:
+            await self._api.delete(pod.id, uid=pod.uid)
+        return {"replica": name}
 
     async def end_invalid_executions(self) -> None:
         """Delete Jobs that are recorded as Invalid: under Forbid they skip all further times. Raises EngineError."""

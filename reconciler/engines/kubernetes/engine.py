@@ -38,10 +38,11 @@ from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
-from reconciler.engines.run_command import RunCronWorkload, parse_run
+from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import parse_volume_command
 from reconciler.engines.volumes import make_rejection
+from reconciler.engines.workload_commands import StopWorkloadReplica, parse_workload_command
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
@@ -383,10 +384,11 @@ class KubernetesEngine:
     # Commands
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
-        """Start an execution on demand, or change a volume; returns it. Raises EngineError."""
+        """Start an execution on demand, stop a replica or change a volume; returns it. Raises EngineError."""
         if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
             raise make_rejection(f"a {key.kind} takes no commands")
-        ask = parse_run(name, spec) if key.kind is Kind.WORKLOAD else parse_volume_command(name, spec)
+        parse = parse_workload_command if key.kind is Kind.WORKLOAD else parse_volume_command
+        ask = parse(name, spec)
         if ask.location != self._context.location:
             message = f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
             raise make_rejection(message)
@@ -394,6 +396,8 @@ class KubernetesEngine:
         if isinstance(ask, RunCronWorkload):
             async with self._lock(key):
                 return await self._commands.run(key, ask, command_id)
+        if isinstance(ask, StopWorkloadReplica):
+            return await self._commands.stop_replica(key, ask.replica)
         async with self._lock_volumes(key):
             return await self._volumes.change_volume(key, ask, command_id)
 

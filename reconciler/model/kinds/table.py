@@ -35,6 +35,7 @@ ALLOWS = {
     "exec.expandVolume": "enlarge its volumes",
     "exec.restoreVolume": "restore its volumes from snapshots",
     "exec.runCronWorkload": "run it now",
+    "exec.stopReplica": "stop one of its replicas",
     "impersonate": "act in its name",
     "invite": "let a person log in",
     MANAGE: "do everything with it",
@@ -114,7 +115,7 @@ def _make_permissions(*plain: str, **implying: str) -> Permissions:
 
 _PLAIN = _make_permissions("create", "delete", "view", edit="view")
 _USED = _make_permissions("create", "delete", "view", edit="view", use="view")
-_RUNS = "exec.runCronWorkload"
+_RUNS, _STOPS = "exec.runCronWorkload", "exec.stopReplica"
 _VOLUMES = (
     "exec.createVolumeSnapshot",
     "exec.deleteVolume",
@@ -133,7 +134,9 @@ TABLE: Mapping[Kind, KindTraits] = {
     ),
     Kind.GVC: KindTraits(_PLAIN, view="Gvc", rank=5),
     Kind.WORKLOAD: KindTraits(
-        _make_permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS, readLogs="view"),
+        _make_permissions(
+            "connect", "create", "delete", "view", _RUNS, _STOPS, edit="view", exec=f"{_RUNS} {_STOPS}", readLogs="view"
+        ),
         view="Workload",
         in_gvc=True,
         placed=True,
@@ -179,7 +182,6 @@ TABLE: Mapping[Kind, KindTraits] = {
 
 
 UNMODELLED_PERMISSIONS: Mapping[Kind, frozenset[str]] = {
-    Kind.WORKLOAD: frozenset({"exec.stopReplica"}),
     Kind.VOLUMESET: frozenset({"exec.shrinkVolume"}),
 }
 """Permissions of the platform that allow nothing here, since there is no such command."""

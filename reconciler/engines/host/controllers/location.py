@@ -24,6 +24,7 @@ from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.protocol import ReplicaCounts
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
+from reconciler.engines.workload_commands import refuse_missing_replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Record
@@ -238,6 +239,14 @@ class LocationController(LocationPart):
         key, name = parse_holder(holder)
         controller = self.workloads.get(key)
         return controller is not None and controller.stop(name)
+
+    async def stop_replica(self, key: Key, name: str) -> dict[str, Any]:
+        """End the replica ``name`` of ``key``, as someone asks for; another one replaces it. Raises EngineError."""
+        controller = self.workloads.get(key)
+        if controller is None or name not in controller.replicas:
+            refuse_missing_replica(key, name, controller.replicas if controller is not None else ())
+        await controller.end_replica(name, Reason.REPLICA_STOPPED)
+        return {"replica": name}
 
     def retry_starts(self) -> None:
         """Try again at once to start what waits for a volume."""

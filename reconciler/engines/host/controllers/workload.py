@@ -64,6 +64,7 @@ class WorkloadController:
         self._restarts: list[StopReplica] = []
         self._pace = pace
         self._wake_event = asyncio.Event()
+        self._turn_ended = asyncio.Event()
         self._hooks = Hooks(context.runtime, context.timing, self._on_hook_end)
 
     @property
@@ -102,6 +103,17 @@ class WorkloadController:
         self._restarts.append(StopReplica(name, Reason.VOLUME_CHANGED))
         self.wake()
         return True
+
+    async def end_replica(self, name: str, reason: Reason) -> None:
+        """End the replica ``name``, which another one replaces; returns once it ends, which is on disk then.
+
+        One that is ending already goes on as before.
+        """
+        while (replica := self.replicas.get(name)) is not None and replica.ending is None:
+            if name not in {end.replica for end in self._restarts}:
+                self._restarts.append(StopReplica(name, reason))
+            self.wake()
+            await self._turn_ended.wait()
 
     def retry_starts(self) -> None:
         """Try again at once to start what waits for a volume."""
@@ -148,6 +160,8 @@ class WorkloadController:
             self._wake_event.clear()
             self.busy = True
             wake = await self._reconcile_once()
+            self._turn_ended.set()
+            self._turn_ended = asyncio.Event()
             if wake is None or wake > self._context.clock.monotonic():
                 self.busy = self._wake_event.is_set()
                 await event_or_time(self._wake_event, self._context.clock, wake)
