@@ -8,7 +8,28 @@ from pathlib import Path
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")
 """The tables, indexes and triggers of version 1: never edited once it is released."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+_BEHIND = """INSERT OR REPLACE INTO behind SELECT key, source FROM desired WHERE key = {key} AND NOT EXISTS
+        (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest)"""
+
+_UNREADY = (
+    # What Git wants and no record has: found by what it is, not by a comparison of everything.
+    "CREATE TABLE behind (key TEXT PRIMARY KEY, source TEXT NOT NULL) WITHOUT ROWID",
+    f"CREATE TRIGGER behind_wanted AFTER INSERT ON desired BEGIN {_BEHIND.format(key='new.key')}; END",
+    f"""CREATE TRIGGER behind_rewritten AFTER UPDATE OF digest, source ON desired
+        WHEN old.digest <> new.digest OR old.source <> new.source BEGIN
+        DELETE FROM behind WHERE key = new.key; {_BEHIND.format(key="new.key")}; END""",
+    "CREATE TRIGGER behind_unwanted AFTER DELETE ON desired BEGIN DELETE FROM behind WHERE key = old.key; END",
+    """CREATE TRIGGER behind_applied AFTER INSERT ON applied BEGIN DELETE FROM behind WHERE key = new.key
+        AND EXISTS (SELECT 1 FROM desired WHERE key = new.key AND digest = new.digest); END""",
+    f"""CREATE TRIGGER behind_reapplied AFTER UPDATE OF digest ON applied WHEN old.digest <> new.digest BEGIN
+        DELETE FROM behind WHERE key = new.key; {_BEHIND.format(key="new.key")}; END""",
+    f"CREATE TRIGGER behind_lost AFTER DELETE ON applied BEGIN {_BEHIND.format(key='old.key')}; END",
+    """INSERT INTO behind SELECT key, source FROM desired WHERE NOT EXISTS
+        (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest)""",
+    "CREATE INDEX inventory_unwell ON inventory (key) WHERE health NOT IN ('Healthy', 'Recorded')",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY,)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

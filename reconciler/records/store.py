@@ -11,7 +11,6 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.model.key import Key
-from reconciler.model.record import Health
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
@@ -132,13 +131,19 @@ class Records:
         sql = f"SELECT key FROM desired {where} UNION SELECT key FROM inventory {where} ORDER BY key"
         return [Key.parse(key) for (key,) in self._database.all(sql, (*within, -len(ending), ending))]
 
-    def list_unready(self, source: str = "") -> list[str]:
-        """Keys of what is not healthy, or not applied as Git has it, of ``source`` or ("") of all, in key order."""
-        good = ", ".join(f"'{health}'" for health in Health if health.is_good)
-        sql = f"""SELECT key FROM inventory WHERE health NOT IN ({good}) AND ?1 IN ('', source)
-            UNION SELECT key FROM desired WHERE ?1 IN ('', source) AND NOT EXISTS
-            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest) ORDER BY key"""
-        return [key for (key,) in self._database.all(sql, (source,))]
+    def list_unready(self, source: str = "", limit: int = -1) -> list[str]:
+        """The first ``limit`` keys (-1: all) of what is not healthy, or not applied as Git has it, in key order.
+
+        Of ``source``, or ("") of all. The cost follows their number.
+        """
+        # In the words of the index `inventory_unwell`, which is used for no others; a test compares them with Health.
+        sql = """SELECT key FROM inventory WHERE health NOT IN ('Healthy', 'Recorded') AND ?1 IN ('', source)
+            UNION SELECT key FROM behind WHERE ?1 IN ('', source) ORDER BY key LIMIT ?2"""
+        return [key for (key,) in self._database.all(sql, (source, limit))]
+
+    def count_behind(self, source: str = "") -> int:
+        """The number of resources that are not applied as Git has them, of ``source`` or ("") of all."""
+        return int(self._database.value("SELECT count(*) FROM behind WHERE ?1 IN ('', source)", (source,)))
 
     def transaction(self) -> AbstractContextManager[None]:
         """All writes within it take effect, or none; an inner transaction joins the outer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -13,12 +14,21 @@ from reconciler.api.page.rendering import render_page
 from reconciler.api.table import make_page_operation
 from reconciler.model.key import Key, Kind
 from reconciler.queries.history import list_runs
-from reconciler.queries.summary import summarize_status
+from reconciler.queries.summary import Audience, summarize_status
 from reconciler.records.tables.runs import Run
 from reconciler.status.summary import Outlook, SourceSummary, StatusSummary, UnreadyResource, rank_outlook
 
 _RUNS = 15
 """The newest runs that the first screen shows."""
+_ROWS, _MOST_RESOURCES = 20, 300
+"""The resources that a section of the first screen shows, and those that it counts."""
+
+
+class Section(NamedTuple):
+    """The first resources of a section, and how many more it has."""
+
+    rows: list[UnreadyResource]
+    more: int
 
 
 class Overview(NamedTuple):
@@ -31,8 +41,8 @@ class Overview(NamedTuple):
     outlook: Outlook
     sees_org: bool
     sources: list[SourceSummary]
-    waiting: list[UnreadyResource]
-    unwell: list[UnreadyResource]
+    waiting: Section
+    unwell: Section
     runs: list[Run]
     may_approve: bool
     may_edit: bool
@@ -46,26 +56,29 @@ async def show_home(call: Call) -> Response:
 
 def _read_overview(call: Call) -> Overview:
     api, records = call.api, call.reader.records
-    summary = summarize_status(api.settings, records, "", api.clock.now(), daemon_runs=api.is_alive())
+    audience = Audience(partial(call.may, "view"), _MOST_RESOURCES)
+    now, is_alive = api.clock.now(), api.is_alive()
+    summary = summarize_status(api.settings, records, "", now, daemon_runs=is_alive, audience=audience)
     org = Key(Kind.ORG, "", call.org)
     sees_org = call.may("view", org)
-    unready = [resource for resource in summary.unready if call.may("view", resource.key)]
+    unready = summary.unready
     shown = [summary.outlook] if sees_org else [resource.outlook for resource in unready]
     return Overview(
         summary,
         max(shown, key=rank_outlook, default=Outlook.WELL),
         sees_org,
         list(summary.sources) if sees_org else [],
-        list(_select_outlook(unready, Outlook.WAITING)),
-        list(_select_outlook(unready, Outlook.FAILING, Outlook.PROGRESSING)),
+        _select_outlook(unready, Outlook.WAITING),
+        _select_outlook(unready, Outlook.FAILING, Outlook.PROGRESSING),
         list(list_runs(api.settings, records, "", _RUNS)) if sees_org else [],
         call.may(APPROVE, org),
         call.may("edit", org),
     )
 
 
-def _select_outlook(resources: Iterable[UnreadyResource], *outlooks: Outlook) -> Iterable[UnreadyResource]:
-    return (resource for resource in resources if resource.outlook in outlooks)
+def _select_outlook(resources: Iterable[UnreadyResource], *outlooks: Outlook) -> Section:
+    rows = [resource for resource in resources if resource.outlook in outlooks]
+    return Section(rows[:_ROWS], len(rows) - len(rows[:_ROWS]))
 
 
 PAGES = (make_page_operation("/", show_home, "What waits for you, what is not well, and what changed last."),)
