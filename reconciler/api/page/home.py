@@ -11,6 +11,7 @@ from starlette.responses import Response
 from reconciler.access.rules import APPROVE
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
+from reconciler.api.page.sharing import share_view
 from reconciler.api.table import make_page_operation
 from reconciler.model.key import Key, Kind
 from reconciler.queries.history import list_runs
@@ -81,4 +82,6 @@ def _select_outlook(resources: Iterable[UnreadyResource], *outlooks: Outlook) ->
     return Section(rows[:_ROWS], len(rows) - len(rows[:_ROWS]))
 
 
-PAGES = (make_page_operation("/", show_home, "What waits for you, what is not well, and what changed last."),)
+PAGES = (
+    share_view(make_page_operation("/", show_home, "What waits for you, what is not well, and what changed last.")),
+)

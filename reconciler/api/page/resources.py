@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
+from reconciler.api.page.sharing import share_view
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.table import ANY, make_page_operation
@@ -224,8 +225,14 @@ async def show_source(call: Call) -> Response:
 _OF_GVC = sorted(GVC_SCOPED)
 
 PAGES = (
-    make_page_operation("/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS),
-    make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view"),
-    make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view"),
-    make_page_operation("/ui/resource/{kind}/{gvc}/{name}", show_resource, "One resource of a GVC.", "view"),
+    share_view(
+        make_page_operation(
+            "/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS
+        )
+    ),
+    share_view(make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view")),
+    share_view(make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view")),
+    share_view(
+        make_page_operation("/ui/resource/{kind}/{gvc}/{name}", show_resource, "One resource of a GVC.", "view")
+    ),
 )

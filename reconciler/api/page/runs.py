@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
+from reconciler.api.page.sharing import share_view
 from reconciler.api.table import make_page_operation
 from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
@@ -47,6 +48,6 @@ def _may_view(call: Call, text: str) -> bool:
 
 
 PAGES = (
-    make_page_operation("/ui/runs", show_runs, "The last runs.", "view", ("source", "last")),
-    make_page_operation("/ui/runs/{id}", show_run, "One run, with its events.", "view"),
+    share_view(make_page_operation("/ui/runs", show_runs, "The last runs.", "view", ("source", "last"))),
+    share_view(make_page_operation("/ui/runs/{id}", show_run, "One run, with its events.", "view")),
 )
