@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
     from reconciler.queries.resources import ListedResource, ResourceDetails
+    from reconciler.queries.usage import UsageRow
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
     from reconciler.status.source_status import SourceDetails, SourceStatus
@@ -89,6 +90,20 @@ def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:
     if gvc is not None and not ReplicaReader(context.settings, gvc).read():
         check_gvc(context.records, gvc)
     return ReplicaReader(context.settings, gvc)
+
+
+def read_usage(context: ReadContext, *, key: Target) -> Entries:
+    """What a workload used in the last day. Raises NotFoundError and UsageError."""
+    from reconciler.queries.usage import list_usage
+
+    named = context.find_key(key)
+    assert named is not None
+    return Entries(list_usage(context.settings, context.records, named), context)
+
+
+def read_usage_time(_context: ReadContext, row: UsageRow) -> float:
+    """The end of the minute."""
+    return row.point.at
 
 
 def read_own_tags(_context: ReadContext, entry: ListedResource | SourceStatus) -> Mapping[str, Any]:

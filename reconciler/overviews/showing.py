@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.queries.top import ReplicaReader
+    from reconciler.queries.usage import UsageRow
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
     from reconciler.render.style import TextStyle
@@ -183,6 +184,20 @@ def make_replica_item(row: ReplicaRow) -> dict[str, Any]:
     from reconciler.render.replicas import replica_document
 
     return replica_document(row)
+
+
+def show_usage(entries: Entries, style: TextStyle) -> str:
+    """A line for each minute."""
+    from reconciler.render.usage import usage_table
+
+    return usage_table(entries.rows, style)
+
+
+def make_usage_item(row: UsageRow) -> dict[str, Any]:
+    """A minute as JSON values."""
+    from reconciler.render.usage import usage_document
+
+    return usage_document(row)
 
 
 def note_locations(reader: ReplicaReader) -> Iterator[str]:

@@ -141,6 +141,23 @@ TOP = Overview(
     nothing="no replicas run here",
     is_measured=True,
 )
+USAGE = Overview(
+    "usage",
+    "-usage",
+    "Show what a workload used in the last day.",
+    """Show what the workload KEY used in each minute of the last day in which it ran, by location.
+
+    CPU is in thousandths of a core; requests are by the second; latency is the mean time until an answer, where the
+    data plane measures it; READY are the replicas that were ready of those that were wanted. Needs no daemon.
+    """,
+    "reconciler usage workload/shop/api --since 1h",
+    "Read what a workload used in each minute of the last day.",
+    (Parameter("key", "key", required=True),),
+    reading.read_usage,
+    showing.show_usage,
+    Listing(showing.make_usage_item, "usage", read_time=reading.read_usage_time),
+    nothing="nothing was measured in the last day; a workload is measured each minute while it runs on this host",
+)
 SNAPSHOTS = Overview(
     "snapshots",
     "-snapshot",
@@ -167,5 +184,5 @@ SNAPSHOTS = Overview(
     nothing="there are no snapshots",
 )
 
-OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, SNAPSHOTS)}
+OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, USAGE, SNAPSHOTS)}
 """Command → overview."""

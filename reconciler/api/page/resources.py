@@ -13,6 +13,7 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
 from reconciler.api.page.sharing import share_view
+from reconciler.api.page.usage import draw_usage
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.table import ANY, make_page_operation
@@ -28,6 +29,7 @@ from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, describe_resource
 from reconciler.queries.sources import describe_source
 from reconciler.records.tables.conditions import Condition
+from reconciler.render.usage import SERIES
 from reconciler.status.conditions import compute_conditions
 
 _ROWS, _MOST_ROWS = 100, 500
@@ -154,6 +156,7 @@ async def show_resource(call: Call) -> Response:
     details = await call.apart(lambda: describe_resource(call.api.settings, call.reader.records, key))
     document = details_document(*details)
     replicas, fault = await _read_replicas(call, key)
+    usage = await draw_usage(call, key)
     body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
     return render_page(
         call,
@@ -165,6 +168,8 @@ async def show_resource(call: Call) -> Response:
         manifest=render_document(body),
         replicas=replicas,
         fault=fault,
+        usage=usage,
+        columns=[series.title for series in SERIES],
         commands=_list_command_forms(call, key),
         may_edit=call.may("edit", key),
         may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
