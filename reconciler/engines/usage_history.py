@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -42,6 +42,14 @@ class UsagePoint(msgspec.Struct, frozen=True, gc=False):
     latency: float | None = None
     ready: int = 0
     wanted: int = 0
+
+
+class UsageRow(NamedTuple):
+    """What a workload used in a minute at a location."""
+
+    key: Key
+    location: str
+    point: UsagePoint
 
 
 @runtime_checkable

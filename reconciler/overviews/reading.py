@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from reconciler.overviews.overview import SOURCES, Entries, Feed, Measurement, ReadContext
 
 if TYPE_CHECKING:
+    from reconciler.engines.usage_history import UsageRow
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
+    from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
-    from reconciler.queries.usage import UsageRow
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
     from reconciler.status.source_status import SourceDetails, SourceStatus
@@ -66,10 +67,15 @@ def read_events(context: ReadContext, *, key: Target | None) -> Feed:
     return EventReader(context.settings, context.records, key and context.find_target(key))
 
 
-def read_runs(context: ReadContext, *, source: str, last: int) -> Entries:
-    """The last runs that changed something or failed, of ``source`` or ("") of all. Raises NotFoundError."""
-    from reconciler.queries.history import list_runs
+def read_runs(context: ReadContext, *, source: str, last: int, run: int | None = None) -> Entries:
+    """The last runs that changed something or failed, of ``source`` or ("") of all, or one ``run`` with its timeline.
 
+    Raises NotFoundError.
+    """
+    from reconciler.queries.history import describe_run, list_runs
+
+    if run is not None:
+        return Entries([describe_run(context.records, run)], context)
     return Entries(list_runs(context.settings, context.records, source, last), context)
 
 
@@ -143,9 +149,11 @@ def read_event_time(_context: ReadContext, event: Event) -> float:
     return event.at
 
 
-def read_run_time(_context: ReadContext, run: Run) -> float:
+def read_run_time(_context: ReadContext, entry: Run | RunDetails) -> float:
     """When a run began."""
-    return run.started
+    from reconciler.records.tables.runs import Run
+
+    return entry.started if isinstance(entry, Run) else entry.run.started
 
 
 def read_snapshot_time(_context: ReadContext, snapshot: VolumeSnapshot) -> float | None:

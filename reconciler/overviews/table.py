@@ -111,12 +111,15 @@ HISTORY = Overview(
     """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
 
     A revision that is refused several times is listed once, and so is a plan that waits or fails again and again.
+    --run shows one of them with its timeline: each phase and each try of a step, when it began after the start of the
+    run, how long it took, and how it ended. The newest 1,000 runs have one; JSON has the numbers of runs.
     """,
     "reconciler history main --last 20",
     "List the runs of all sources, or of one.",
     (
         Parameter("source", default=""),
         Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 10_000), spellings=_LAST),
+        Parameter("run", "number", "Only the run N, with its timeline.", "N", bounds=(1, 2**53)),
     ),
     reading.read_runs,
     showing.show_runs,

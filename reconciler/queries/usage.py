@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from reconciler.engines.plugin import make_readers
-from reconciler.engines.usage_history import SupportsUsageHistory, UsagePoint
+from reconciler.engines.usage_history import SupportsUsageHistory, UsagePoint, UsageRow
 from reconciler.errors import UsageError
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_present
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-
-
-class UsageRow(NamedTuple):
-    """What a workload used in a minute at a location."""
-
-    key: Key
-    location: str
-    point: UsagePoint
 
 
 def list_usage(settings: Settings, records: Records, key: Key) -> list[UsageRow]:

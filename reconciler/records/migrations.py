@@ -29,7 +29,13 @@ _UNREADY = (
     "CREATE INDEX inventory_unwell ON inventory (key) WHERE health NOT IN ('Healthy', 'Recorded')",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY,)
+_TIMELINES = (
+    """CREATE TABLE timelines (run INTEGER PRIMARY KEY, trace TEXT NOT NULL, phases BLOB NOT NULL,
+        left_out INTEGER NOT NULL)""",
+    "CREATE TRIGGER timelines_removed AFTER DELETE ON runs BEGIN DELETE FROM timelines WHERE run = old.id; END",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

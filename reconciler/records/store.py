@@ -36,6 +36,7 @@ from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import Changes, StatusQueue
 from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
+from reconciler.records.tables.timelines import Timelines
 from reconciler.times import ExpiryTime
 
 _KEY_IN_MEMORY = bytes(32)
@@ -61,6 +62,7 @@ class Records:
         self.events = Events(database, now)
         self.outbox = Outbox(database, self.events)
         self.runs = Runs(database, now)
+        self.timelines = Timelines(database)
         self.requests = Requests(database, now, expiry)
         self.commands = Commands(database, now, expiry)
         self.approvals = Approvals(database, now)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from reconciler.engines.usage_history import DAY, UsagePoint
+from reconciler.engines.usage_history import DAY, UsagePoint, UsageRow
 from reconciler.render.layout import table_text
 from reconciler.render.style import TextStyle
 from reconciler.times import format_iso_time
-
-if TYPE_CHECKING:
-    from reconciler.queries.usage import UsageRow
 
 _HEADING = ("TIME", "LOCATION", "CPU", "MEMORY", "REQUESTS", "LATENCY", "READY")
 UNKNOWN = "-"

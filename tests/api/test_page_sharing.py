@@ -25,6 +25,15 @@ name: berta
 kind: serviceaccount
 name: web
 ---
+kind: serviceaccount
+name: org
+---
+kind: policy
+name: org-views-the-org
+targetKind: org
+target: all
+bindings: [{permissions: [view], principalLinks: [//serviceaccount/org]}]
+---
 kind: group
 name: viewers
 memberLinks: [//serviceaccount/anna, //serviceaccount/berta]
@@ -97,6 +106,16 @@ def test_no_shared_view_names_who_asked_first(page: ApiSandbox, path: str) -> No
     assert "<main" in contents[0]
     assert "Log out" not in contents[0]
     assert "Log out" in first.get(path)
+
+
+def test_a_run_shows_its_phases_and_the_steps_that_a_caller_may_see(page: ApiSandbox) -> None:
+    text = Browser(page).log_in_as("anna").get("/ui/runs/1")
+    assert all(f">{phase}</th>" in text for phase in ("load", "plan"))
+    assert ">create workload/shop/web@" in text
+    org_alone = Browser(page).log_in_as("org").get("/ui/runs/1")
+    assert ">plan</th>" in org_alone
+    assert "workload/shop/web" not in org_alone
+    assert "more.</p>" in org_alone
 
 
 def test_forms_of_a_shared_view_have_the_token_of_the_session_that_asks(page: ApiSandbox) -> None:

@@ -40,8 +40,9 @@ def page(workspace: Workspace) -> Iterator[Row]:
         yield _view(workspace, Load(pid, socket, ["/"], 1), f"first screen of {workspace.count:,}, p50", 0.05)
         yield Row("  all of a first visit, on the wire", _measure_visit(socket) / 1000, 60, "KB")
         yield from _paint(workspace, socket)
-        levels = [f"/ui/resources?kind=workload&gvc={workspace.workload(number * 97)[0]}" for number in range(50)]
-        yield _view(workspace, Load(pid, socket, ["/ui/resources", *levels], 1), "a level of the tree, p50", 0.03)
+        levels = [f"/ui/resources?gvc={workspace.workload(number * 97)[0]}" for number in range(10)]
+        levels += ["/ui/resources", "/ui/resources?kind=gvc", "/ui/resources?kind=workload"] * 4
+        yield _view(workspace, Load(pid, socket, levels, 1), "a level of the tree, p50", 0.03)
         texts = [name[:length] for length in range(2, len(name) + 1)] + [gvc[:4], "no-such-thing", f"/{name}"]
         searches = [f"/ui/resources?text={text}" for text in texts]
         yield _view(workspace, Load(pid, socket, searches, 1), "a search as somebody types, p50", 0.05)
@@ -137,7 +138,8 @@ class OpenPage:
             while line := await events.readline():
                 if line.startswith(b"event: recorded"):
                     asker.write(f"GET / HTTP/1.1\r\nHX-Request: true\r\n{self._headers}\r\n".encode())
-                    if self.wanted and self.wanted in await _read_answer(pages):
+                    answer = await _read_answer(pages)
+                    if self.wanted and self.wanted in answer:
                         self.shown.set()
             raise Failed("the stream of a page ended")
         finally:

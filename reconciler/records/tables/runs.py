@@ -83,19 +83,19 @@ class Runs:
             (run,),
         )
 
-    def append_failed(self, run: Run) -> bool:
-        """Append ``run``, which did nothing; assigns its number and times, and returns whether it was appended.
+    def append_failed(self, run: Run) -> int:
+        """Append ``run``, which did nothing; assigns its number and times, and returns the number.
 
-        Repeated attempts on a revision with the same outcome are listed once.
+        0 if it was not appended: repeated attempts on a revision with the same outcome are listed once.
         """
         last = self.last_read(run.source)
         alike = last is not None and (last.revision, last.outcome) == (run.revision, run.outcome)
         if last is not None and alike and (run.revision or last.message == run.message):
-            return False
+            return 0
         with self._db.transaction():
             number = self.start(run.source, run.revision, run.reason, author=run.author, subject=run.subject)
             self.finish(number, run.outcome, "", {}, run.message)
-        return True
+        return number
 
     def find(self, number: int) -> Run | None:
         """The run ``number``; None if there is none, or not any more."""
