@@ -140,11 +140,13 @@ class Records:
         """
         # In the words of the index `inventory_unwell`, which is used for no others; a test compares them with Health.
         sql = """SELECT key FROM inventory WHERE health NOT IN ('Healthy', 'Recorded') AND ?1 IN ('', source)
-            UNION SELECT key FROM behind WHERE ?1 IN ('', source) ORDER BY key LIMIT ?2"""
+            UNION SELECT key FROM desired WHERE key IN (SELECT key FROM behind) AND ?1 IN ('', source) AND NOT EXISTS
+            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest)
+            ORDER BY key LIMIT ?2"""
         return [key for (key,) in self._database.all(sql, (source, limit))]
 
     def count_behind(self, source: str = "") -> int:
-        """The number of resources that are not applied as Git has them, of ``source`` or ("") of all."""
+        """About how many resources are not applied as Git has them, of ``source`` or ("") of all."""
         return int(self._database.value("SELECT count(*) FROM behind WHERE ?1 IN ('', source)", (source,)))
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -81,3 +81,9 @@ def test_a_first_visit_among_many_that_are_not_well_takes_little_of_the_wire(cro
     answers = [browser.request("GET", path, headers={"Accept-Encoding": "gzip"}) for path in assets]
     assert len(answers) == 4
     assert sum(answer.num_bytes_downloaded for answer in [page, *answers]) < 60_000
+
+
+def test_no_link_that_logs_in_is_taken_for_an_action(crowd: ApiSandbox) -> None:
+    client = crowd.client()
+    paths = [client.request("POST", "/login/link").json()["path"] for _ in range(64)]
+    assert not [path for path in paths if path.rpartition("/")[2].startswith("-")]

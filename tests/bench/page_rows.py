@@ -127,21 +127,26 @@ class OpenPage:
     def __init__(self, server: Server, key: str) -> None:
         self._server = server
         self._headers = f"Host: api\r\nAuthorization: Bearer {key}\r\n"
-        self.shown = asyncio.Event()
-        self.wanted = b""
+        self._renewed = asyncio.Event()
+        self._content = b""
+
+    async def wait(self, wanted: bytes) -> None:
+        """Return once it shows ``wanted``."""
+        while wanted not in self._content:
+            self._renewed.clear()
+            await asyncio.wait_for(self._renewed.wait(), 60)
 
     async def follow(self) -> None:
-        """Follow the records until cancelled; ``shown`` is set once an answer has what is ``wanted``."""
+        """Follow the records until cancelled."""
         events, sender = await self._send("GET /ui/events HTTP/1.1\r\n")
         pages, asker = await self._send("GET / HTTP/1.1\r\nHX-Request: true\r\n")
         try:
-            await _read_answer(pages)
+            self._content = await _read_answer(pages)
             while line := await events.readline():
                 if line.startswith(b"event: recorded"):
                     asker.write(f"GET / HTTP/1.1\r\nHX-Request: true\r\n{self._headers}\r\n".encode())
-                    answer = await _read_answer(pages)
-                    if self.wanted and self.wanted in answer:
-                        self.shown.set()
+                    self._content = await _read_answer(pages)
+                    self._renewed.set()
             raise Failed("the stream of a page ended")
         finally:
             sender.close()
@@ -210,10 +215,7 @@ async def _measure_change(repository: Path, pages: list[OpenPage], seed: int) ->
     commit = await asyncio.to_thread(commit_change, repository, 1, seed)
 
     async def wait(each: OpenPage) -> float:
-        await asyncio.wait_for(each.shown.wait(), 60)
-        each.shown.clear()
+        await each.wait(commit[:12].encode())
         return time.perf_counter() - began
 
-    for each in pages:
-        each.wanted = commit[:12].encode()
     return list(await asyncio.gather(*map(wait, pages)))

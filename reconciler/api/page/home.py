@@ -16,6 +16,7 @@ from reconciler.api.table import make_page_operation
 from reconciler.model.key import Key, Kind
 from reconciler.queries.history import list_runs
 from reconciler.queries.summary import Audience, summarize_status
+from reconciler.reasons import ConditionType
 from reconciler.records.tables.runs import Run
 from reconciler.status.summary import Outlook, SourceSummary, StatusSummary, UnreadyResource, rank_outlook
 
@@ -35,7 +36,7 @@ class Section(NamedTuple):
 class Overview(NamedTuple):
     """The first screen, with what the caller may view; sources, runs and the host are those of the org.
 
-    ``sees_org`` is whether these are shown.
+    ``sees_org`` is whether these are shown. ``disk`` is what a full disk means, "" with room on it.
     """
 
     summary: StatusSummary
@@ -45,6 +46,7 @@ class Overview(NamedTuple):
     waiting: Section
     unwell: Section
     runs: list[Run]
+    disk: str
     may_approve: bool
     may_edit: bool
 
@@ -72,9 +74,15 @@ def _read_overview(call: Call) -> Overview:
         _select_outlook(unready, Outlook.WAITING),
         _select_outlook(unready, Outlook.FAILING, Outlook.PROGRESSING),
         list(list_runs(api.settings, records, "", _RUNS)) if sees_org else [],
+        _find_disk_message(summary.sources) if sees_org else "",
         call.may(APPROVE, org),
         call.may("edit", org),
     )
+
+
+def _find_disk_message(sources: Iterable[SourceSummary]) -> str:
+    conditions = (source.status.conditions.get(ConditionType.DISK_FULL) for source in sources)
+    return next((condition.message for condition in conditions if condition is not None and condition.status), "")
 
 
 def _select_outlook(resources: Iterable[UnreadyResource], *outlooks: Outlook) -> Section:

@@ -172,8 +172,12 @@ class Desired:
 
     def not_applied(self, kind: str) -> list[str]:
         """Keys of the resources of ``kind`` that no record has as they are desired, in key order."""
-        sql = "SELECT key FROM behind WHERE key >= ? AND key < ? ORDER BY key"
-        return [key for (key,) in self._db.all(sql, prefix_range(f"{kind}/"))]
+        rows = self._db.all(
+            """SELECT key FROM desired WHERE key IN (SELECT key FROM behind WHERE key >= ? AND key < ?) AND NOT EXISTS
+            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest) ORDER BY key""",
+            prefix_range(f"{kind}/"),
+        )
+        return [key for (key,) in rows]
 
     def _source_of(self, key: str) -> str | None:
         source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
