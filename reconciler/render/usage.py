@@ -14,8 +14,22 @@ _HEADING = ("TIME", "LOCATION", "CPU", "MEMORY", "REQUESTS", "LATENCY", "READY")
 UNKNOWN = "-"
 WIDTH, HEIGHT = 480, 48
 """The size of a chart in its own units."""
-SLOTS = 96
-"""The points of a chart: quarters of an hour."""
+
+
+class ChartSpan(NamedTuple):
+    """The time of a chart until now: ``seconds`` in so many ``slots``, in ``words``."""
+
+    seconds: float
+    slots: int
+    words: str
+
+
+SPANS = (
+    ChartSpan(3600.0, 30, "hour"),
+    ChartSpan(6 * 3600.0, 72, "6 hours"),
+    ChartSpan(DAY, 96, "24 hours"),
+)
+"""The shortest that has all points is drawn: what began a minute ago would be a dot in a day."""
 
 
 def usage_table(rows: Iterable[UsageRow], style: TextStyle) -> str:
@@ -81,7 +95,7 @@ def format_replicas(amount: float | None) -> str:
 
 
 class ChartMark(NamedTuple):
-    """A quarter of an hour of a chart: where it begins, how wide it is, and its words."""
+    """A slot of a chart: where it begins, how wide it is, and its words."""
 
     x: float
     width: float
@@ -89,7 +103,7 @@ class ChartMark(NamedTuple):
 
 
 class UsageChart(NamedTuple):
-    """A line over the last day. ``lines`` are texts of ``points`` of SVG, one for each stretch without a gap.
+    """A line over the last hours. ``lines`` are texts of ``points`` of SVG, one for each stretch without a gap.
 
     ``wanted`` are those of a second line. ``summary`` says in words what the picture shows.
     """
@@ -124,9 +138,16 @@ SERIES = (
 )
 
 
+def find_span(points: Sequence[UsagePoint], now: float) -> ChartSpan:
+    """The time of the charts of ``points``, which are in order."""
+    age = now - points[0].at if points else 0.0
+    return next((span for span in SPANS if age <= span.seconds), SPANS[-1])
+
+
 def draw_charts(points: Sequence[UsagePoint], now: float) -> list[UsageChart]:
     """A chart of each amount that is known at any time of the day until ``now``."""
-    return [chart for series in SERIES if (chart := _draw_chart(series, points, now)) is not None]
+    span = find_span(points, now)
+    return [chart for series in SERIES if (chart := _draw_chart(series, points, now, span)) is not None]
 
 
 def list_hours(points: Sequence[UsagePoint], now: float) -> list[UsageHour]:
@@ -140,41 +161,42 @@ def list_hours(points: Sequence[UsagePoint], now: float) -> list[UsageHour]:
     ]
 
 
-def _draw_chart(series: _Series, points: Sequence[UsagePoint], now: float) -> UsageChart | None:
-    slots = _fill_slots(points, now, series.read)
+def _draw_chart(series: _Series, points: Sequence[UsagePoint], now: float, span: ChartSpan) -> UsageChart | None:
+    slots = _fill_slots(points, now, span, series.read)
     known = [amount for amount in slots if amount is not None]
     if not known:
         return None
     is_counted = series.read(UsagePoint(0.0)) is not None
-    wanted = _fill_slots(points, now, lambda point: point.wanted) if is_counted else []
+    wanted = _fill_slots(points, now, span, lambda point: point.wanted) if is_counted else []
     most = max([*known, *(amount for amount in wanted if amount is not None), 1e-9])
     last = next(amount for amount in map(series.read, reversed(points)) if amount is not None)
     low, high = series.show(min(known)), series.show(max(known))
-    summary = f"{series.title} in the last 24 hours: now {series.show(last)}, between {low} and {high}"
+    summary = f"{series.title} in the last {span.words}: now {series.show(last)}, between {low} and {high}"
     if wanted:
         summary += f"; {points[-1].wanted} wanted"
-    step = WIDTH / SLOTS
+    step = WIDTH / span.slots
+    begin = now - span.seconds
     marks = [
-        ChartMark(round(slot * step, 1), step, f"{format_iso_time(_find_end(slot, now))} {series.show(amount)}")
+        ChartMark(
+            round(slot * step, 1),
+            step,
+            f"{format_iso_time(begin + (slot + 1) * span.seconds / span.slots)} {series.show(amount)}",
+        )
         for slot, amount in enumerate(slots)
         if amount is not None
     ]
     return UsageChart(series.title, series.show(last), summary, _trace(slots, most), _trace(wanted, most), marks)
 
 
-def _find_end(slot: int, now: float) -> float:
-    return now - DAY + (slot + 1) * DAY / SLOTS
-
-
 def _fill_slots(
-    points: Sequence[UsagePoint], now: float, read: Callable[[UsagePoint], float | None]
+    points: Sequence[UsagePoint], now: float, span: ChartSpan, read: Callable[[UsagePoint], float | None]
 ) -> list[float | None]:
-    """The mean of each quarter of an hour, None where nothing is known."""
-    groups: list[list[float]] = [[] for _ in range(SLOTS)]
+    """The mean of each slot, None where nothing is known."""
+    groups: list[list[float]] = [[] for _ in range(span.slots)]
     for point in points:
-        amount, slot = read(point), int((point.at - (now - DAY)) / DAY * SLOTS)
+        amount, slot = read(point), int((point.at - (now - span.seconds)) / span.seconds * span.slots)
         if amount is not None and slot >= 0:
-            groups[min(slot, SLOTS - 1)].append(amount)
+            groups[min(slot, span.slots - 1)].append(amount)
     return [_compute_mean(group) for group in groups]
 
 
@@ -186,7 +208,7 @@ def _compute_mean(amounts: Iterable[float | None]) -> float | None:
 def _trace(slots: Sequence[float | None], most: float) -> list[str]:
     """The stretches of ``slots`` that are known, each from the left to the right edge of its slots."""
     stretches: list[list[str]] = [[]]
-    step = WIDTH / SLOTS
+    step = WIDTH / max(1, len(slots))
     for slot, amount in enumerate(slots):
         if amount is None:
             stretches.append([])

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from reconciler.api.call import Call
 from reconciler.model.key import Key, Kind
 from reconciler.queries.usage import read_usage
-from reconciler.render.usage import UsageChart, UsageHour, draw_charts, list_hours
+from reconciler.render.usage import UsageChart, UsageHour, draw_charts, find_span, list_hours
 
 
 class LocationUsage(NamedTuple):
-    """The charts of a workload at a location, and the rows of the table that has the same."""
+    """The charts of a workload at a location over the time in ``words``, and the rows of the table with the same."""
 
     location: str
+    words: str
     charts: list[UsageChart]
     hours: list[UsageHour]
 
@@ -29,5 +30,6 @@ async def draw_usage(call: Call, key: Key) -> list[LocationUsage]:
     except PermissionError:  # of the user of the API; the page has all the rest
         return []
     return [
-        LocationUsage(location, draw_charts(points, now), list_hours(points, now)) for location, points in found.items()
+        LocationUsage(location, find_span(points, now).words, draw_charts(points, now), list_hours(points, now))
+        for location, points in found.items()
     ]
