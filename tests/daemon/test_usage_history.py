@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.host_sandbox import HostSandbox, host_sandbox, served
+from tests.support.host_sandbox import HostSandbox, fetch, host_sandbox, served
 from tests.support.sandbox import eventually
 
 WEB = "workload/shop/web"
@@ -39,3 +39,17 @@ def test_what_a_workload_used_outlives_the_daemon_and_ends_with_the_workload(tmp
                 lambda: not list((sandbox.state / "host/here/usage-history").rglob("web")), "its points are gone"
             )
         assert sandbox.run("usage", WEB).returncode == 1
+
+
+def test_haproxy_tells_how_many_requests_came_and_what_they_took(tmp_path: Path) -> None:
+    bound = {"here": {"engine": "host", "dataplane": "haproxy"}}
+    sandboxed = host_sandbox(tmp_path, {"shop/web.yaml": served("web", replicas=1)}, locations=bound)
+    with sandboxed as sandbox, sandbox.daemon():
+        eventually(sandbox.healthy, "web is healthy")
+
+        def is_counted() -> bool:
+            fetch(sandbox.address())
+            points = read_points(sandbox)
+            return any(point["requestsPerSecond"] and point["latencyMilliseconds"] is not None for point in points)
+
+        eventually(is_counted, "requests are counted", 150)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.metrics import StatsSource
-from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.engines.host.dataplane.protocol import RequestCounts
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
@@ -24,12 +24,15 @@ FIRST = 10.0
 _SWEEP = 60
 """Points between two sweeps."""
 
+_NO_REQUESTS = RequestCounts(0, 0.0)
+"""Of a workload that was not served before."""
 
-class TrafficCounts(Protocol):
+
+class RequestSource(Protocol):
     """The part of a data plane that counts requests."""
 
-    async def traffic(self) -> Mapping[Key, Traffic]:
-        """As DataPlane.traffic."""
+    async def count_requests(self) -> Mapping[Key, RequestCounts]:
+        """As DataPlane.count_requests."""
 
 
 class SampledWorkloads(Protocol):
@@ -48,7 +51,7 @@ class UsageSampler(LocationPart):
     def __init__(
         self,
         runtime: StatsSource,
-        plane: TrafficCounts,
+        plane: RequestSource,
         workloads: SampledWorkloads,
         clock: Clock,
         history: UsageHistory,
@@ -60,7 +63,7 @@ class UsageSampler(LocationPart):
         self._history = history
         self._at: float | None = None
         self._usage: dict[ContainerId, Usage] = {}
-        self._traffic: Mapping[Key, Traffic] = {}
+        self._requests: Mapping[Key, RequestCounts] | None = None
 
     def forget(self, key: Key) -> None:
         """Delete the history of a deleted workload."""
@@ -98,7 +101,9 @@ class UsageSampler(LocationPart):
 
     async def _collect(self) -> list[tuple[Key, UsagePoint]]:
         """The points since the last call, none at the first. Raises EngineError."""
-        usage, traffic = await self._runtime.stats(), dict(await self._plane.traffic())
+        usage, counted = await self._runtime.stats(), None
+        with suppress(EngineError):  # without a proxy, CPU and memory are known
+            counted = await self._plane.count_requests()
         now = self._clock.monotonic()
         passed = now - self._at if self._at is not None else 0.0
         running: dict[Key, list[ContainerId]] = {}
@@ -110,11 +115,11 @@ class UsageSampler(LocationPart):
             if passed > 0 and spec is not None:
                 cpu = sum(self._compute_seconds(each, usage[each]) for each in containers) / passed * 1000
                 memory = float(sum(usage[each].memory for each in containers))
-                requests, latency = _compute_requests(self._traffic.get(key), traffic.get(key), passed)
+                requests, latency = self._compute_requests(key, counted, passed)
                 ready = sum(replica.ready for replica in self._workloads.replicas(key))
                 point = UsagePoint(self._clock.now(), cpu, memory, requests, latency, ready, spec.replicas)
                 points.append((key, point))
-        self._at, self._usage, self._traffic = now, usage, traffic
+        self._at, self._usage, self._requests = now, usage, counted
         return points
 
     def _compute_seconds(self, container: ContainerId, used: Usage) -> float:
@@ -123,12 +128,16 @@ class UsageSampler(LocationPart):
         is_same = before is not None and used.cpu_seconds >= before.cpu_seconds
         return used.cpu_seconds - before.cpu_seconds if before is not None and is_same else used.cpu_seconds
 
-
-def _compute_requests(before: Traffic | None, now: Traffic | None, passed: float) -> tuple[float | None, float | None]:
-    """Requests a second, and their milliseconds on average; None where that is not known."""
-    if before is None or now is None or now.arrived < before.arrived:
-        return None, None
-    arrived = now.arrived - before.arrived
-    if now.active_seconds is None or before.active_seconds is None or not arrived:
-        return arrived / passed, None
-    return arrived / passed, max(0.0, now.active_seconds - before.active_seconds) / arrived * 1000
+    def _compute_requests(
+        self, key: Key, counted: Mapping[Key, RequestCounts] | None, passed: float
+    ) -> tuple[float | None, float | None]:
+        """Requests a second since the last call, and their milliseconds on average; None where that is not known."""
+        if counted is None or self._requests is None or key not in counted:
+            return None, None
+        before, now = self._requests.get(key, _NO_REQUESTS), counted[key]
+        if now.arrived <= before.arrived:
+            return (0.0 if now.arrived == before.arrived else None), None
+        arrived = now.arrived - before.arrived
+        if now.active_seconds is None or before.active_seconds is None:
+            return arrived / passed, now.latency
+        return arrived / passed, max(0.0, now.active_seconds - before.active_seconds) / arrived * 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.dataplane.protocol import Traffic
+from reconciler.engines.host.dataplane.protocol import RequestCounts
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.metrics.usage_sampler import FIRST, UsageSampler
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
@@ -25,13 +25,13 @@ MEMORY = 1000
 
 
 class Measured:
-    """A runtime, a data plane and workloads: (replica, container) → CPU seconds, and the traffic of KEY."""
+    """A runtime, a data plane and workloads: (replica, container) → CPU seconds, and the requests of KEY."""
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], float] = {}
-        self.counted: Traffic | None = None
+        self.counted: RequestCounts | None = None
         self.spec: WorkloadSpec | None = wanted_of("standard", Autoscaling("cpu"))
-        self.fails = False
+        self.fails = self.proxy_fails = False
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """As Runtime.stats."""
@@ -39,8 +39,10 @@ class Measured:
             raise EngineError("Nothing can be counted.")
         return {ContainerId(KEY, *which): Usage(seconds, MEMORY) for which, seconds in self.seconds.items()}
 
-    async def traffic(self) -> Mapping[Key, Traffic]:
-        """As DataPlane.traffic."""
+    async def count_requests(self) -> Mapping[Key, RequestCounts]:
+        """As DataPlane.count_requests."""
+        if self.proxy_fails:
+            raise EngineError("There is no proxy.")
         return {} if self.counted is None else {KEY: self.counted}
 
     def replicas(self, _key: Key) -> tuple[Replica, ...]:
@@ -60,7 +62,9 @@ class Stage:
         measured = self.measured
         self.sampler = UsageSampler(measured, measured, measured, self.clock, self.history)
 
-    async def measure(self, seconds: dict[tuple[str, str], float], counted: Traffic | None = None) -> list[UsagePoint]:
+    async def measure(
+        self, seconds: dict[tuple[str, str], float], counted: RequestCounts | None = None
+    ) -> list[UsagePoint]:
         """What is written once a minute has passed, in which the counts became these."""
         self.clock.block(60)
         self.measured.seconds, self.measured.counted = seconds, counted
@@ -90,15 +94,30 @@ async def test_a_container_that_is_new_or_began_again_counts_with_all_that_it_us
 
 
 async def test_requests_are_by_the_second_and_latency_is_their_mean(stage: Stage) -> None:
-    await stage.measure({MAIN: 0.0}, Traffic(100, 0, active_seconds=10.0))
-    *_, point = await stage.measure({MAIN: 0.0}, Traffic(220, 0, active_seconds=16.0))
+    await stage.measure({MAIN: 0.0}, RequestCounts(100, 10.0))
+    *_, point = await stage.measure({MAIN: 0.0}, RequestCounts(220, 16.0))
     assert (point.requests, point.latency) == (pytest.approx(2.0), pytest.approx(50.0))
-    *_, quiet = await stage.measure({MAIN: 0.0}, Traffic(220, 0, active_seconds=16.0))
+    *_, quiet = await stage.measure({MAIN: 0.0}, RequestCounts(220, 16.0))
     assert (quiet.requests, quiet.latency) == (0.0, None)
-    *_, restarted = await stage.measure({MAIN: 0.0}, Traffic(3, 0, active_seconds=0.1))
+    *_, restarted = await stage.measure({MAIN: 0.0}, RequestCounts(3, 0.1))
     assert (restarted.requests, restarted.latency) == (None, None)
-    *_, unmeasured = await stage.measure({MAIN: 0.0}, Traffic(63, 0))
+    *_, unmeasured = await stage.measure({MAIN: 0.0}, RequestCounts(63))
     assert (unmeasured.requests, unmeasured.latency) == (pytest.approx(1.0), None)
+    *_, told = await stage.measure({MAIN: 0.0}, RequestCounts(123, latency=7.5))
+    assert (told.requests, told.latency) == (pytest.approx(1.0), 7.5)
+
+
+async def test_what_is_served_only_now_counts_from_nothing(stage: Stage) -> None:
+    await stage.measure({MAIN: 0.0})
+    (point,) = await stage.measure({MAIN: 0.0}, RequestCounts(30, 1.5))
+    assert (point.requests, point.latency) == (pytest.approx(0.5), pytest.approx(50.0))
+
+
+async def test_without_a_proxy_the_rest_is_known(stage: Stage) -> None:
+    await stage.measure({MAIN: 0.0})
+    stage.measured.proxy_fails = True
+    (point,) = await stage.measure({MAIN: 6.0})
+    assert (point.cpu, point.requests) == (pytest.approx(100.0), None)
 
 
 async def test_what_does_not_run_has_no_points(stage: Stage) -> None:
