@@ -113,7 +113,7 @@ class Exporter:
         now = time.time_ns()
         trace.spans[0].attributes.update(attributes, **({"spans.dropped": trace.dropped} if trace.dropped else {}))
         contexts: list[Context] = []
-        self._ids.trace_id = trace.id
+        self._ids.begin_trace(trace.id)
         for span in trace.spans:
             parent = contexts[span.parent] if span.parent >= 0 else None
             otel_span = self._tracer.start_span(span.name, parent, attributes=span.attributes, start_time=span.begin)
@@ -138,14 +138,18 @@ class Exporter:
 
 
 def make_run_ids() -> RandomIdGenerator:
-    """Makes the ids of spans; each root is of the trace ``trace_id`` that is set before."""
+    """Makes the ids of spans; each root is of the trace that was begun before."""
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class RunIds(RandomIdGenerator):
-        trace_id = 1
+        def __init__(self) -> None:
+            self._trace_id = 1
+
+        def begin_trace(self, trace_id: int) -> None:
+            self._trace_id = trace_id
 
         def generate_trace_id(self) -> int:
-            return self.trace_id
+            return self._trace_id
 
     return RunIds()
 

@@ -148,8 +148,7 @@ def make_event_item(event: Event) -> dict[str, Any]:
 def show_runs(entries: Entries, style: TextStyle) -> str:
     """A line for each run; below one that was asked for, a line for each phase of it."""
     from reconciler.records.tables.runs import Run
-    from reconciler.render.history import run_line
-    from reconciler.render.timeline import timeline_table
+    from reconciler.render.history import run_line, timeline_table
 
     return "\n".join(
         run_line(row, style.colour)
@@ -162,8 +161,7 @@ def show_runs(entries: Entries, style: TextStyle) -> str:
 def make_run_item(entry: Run | RunDetails) -> dict[str, Any]:
     """A run as JSON values, with its phases if it was asked for."""
     from reconciler.records.tables.runs import Run
-    from reconciler.render.history import run_document
-    from reconciler.render.timeline import timeline_document
+    from reconciler.render.history import run_document, timeline_document
 
     if isinstance(entry, Run):
         return run_document(entry)

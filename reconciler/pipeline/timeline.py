@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.records.store import Records
-from reconciler.records.tables.timelines import Phase, Timeline
+from reconciler.records.tables.runs import Phase, Timeline
 from reconciler.tracing import RunTrace, TraceSpan, read_run
 
 MOST_STEPS, MOST_FAILED = 200, 50
@@ -23,20 +23,19 @@ def record_timeline(records: Records, run: int) -> None:
 
 def make_timeline(trace: RunTrace, trace_id: str) -> Timeline:
     """The phases of ``trace``, and its first tries of steps; of very many, those that failed too."""
-    kept = [_make_phase(trace, span) for span in _select_spans(trace)]
-    return Timeline(trace_id, kept, len(trace.spans) - 1 - len(kept) + trace.dropped)
+    phases = [_make_phase(trace, span) for span in _select_spans(trace)]
+    return Timeline(trace_id, phases, len(trace.spans) - 1 - len(phases) + trace.dropped)
 
 
 def _select_spans(trace: RunTrace) -> Iterator[TraceSpan]:
     steps = failed = 0
     for span in trace.spans[1:]:
-        if span.name == _STEP:
-            steps += 1
-            if steps > MOST_STEPS:
-                failed += _read_result(span) != "ok"
-                if _read_result(span) == "ok" or failed > MOST_FAILED:
-                    continue
-        yield span
+        if span.name != _STEP or steps < MOST_STEPS:
+            steps += span.name == _STEP
+            yield span
+        elif _read_result(span) != "ok" and failed < MOST_FAILED:
+            failed += 1
+            yield span
 
 
 def _make_phase(trace: RunTrace, span: TraceSpan) -> Phase:

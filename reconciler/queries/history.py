@@ -10,8 +10,7 @@ from reconciler.model.key import Key
 from reconciler.queries.existence import check_target, find_source
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
-from reconciler.records.tables.runs import Run
-from reconciler.records.tables.timelines import Phase, Timeline
+from reconciler.records.tables.runs import Phase, Run, Timeline
 from reconciler.settings import Settings
 
 

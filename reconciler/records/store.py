@@ -30,13 +30,12 @@ from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
 from reconciler.records.tables.pins import Pins
 from reconciler.records.tables.requests import Requests, Restarts
-from reconciler.records.tables.runs import Runs
+from reconciler.records.tables.runs import Runs, Timelines
 from reconciler.records.tables.schedules import Schedules
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
 from reconciler.records.tables.status_queue import Changes, StatusQueue
 from reconciler.records.tables.suspensions import Suspensions, TrafficHolds
-from reconciler.records.tables.timelines import Timelines
 from reconciler.times import ExpiryTime
 
 _KEY_IN_MEMORY = bytes(32)

@@ -163,16 +163,16 @@ def list_hours(points: Sequence[UsagePoint], now: float) -> list[UsageHour]:
 
 def _draw_chart(series: _Series, points: Sequence[UsagePoint], now: float, span: ChartSpan) -> UsageChart | None:
     slots = _fill_slots(points, now, span, series.read)
-    known = [amount for amount in slots if amount is not None]
-    if not known:
+    amounts = [amount for amount in slots if amount is not None]
+    if not amounts:
         return None
     is_counted = series.read(UsagePoint(0.0)) is not None
-    wanted = _fill_slots(points, now, span, lambda point: point.wanted) if is_counted else []
-    most = max([*known, *(amount for amount in wanted if amount is not None), 1e-9])
+    targets = _fill_slots(points, now, span, lambda point: point.wanted) if is_counted else []
+    most = max([*amounts, *(amount for amount in targets if amount is not None), 1e-9])
     last = next(amount for amount in map(series.read, reversed(points)) if amount is not None)
-    low, high = series.show(min(known)), series.show(max(known))
+    low, high = series.show(min(amounts)), series.show(max(amounts))
     summary = f"{series.title} in the last {span.words}: now {series.show(last)}, between {low} and {high}"
-    if wanted:
+    if targets:
         summary += f"; {points[-1].wanted} wanted"
     step = WIDTH / span.slots
     begin = now - span.seconds
@@ -185,7 +185,9 @@ def _draw_chart(series: _Series, points: Sequence[UsagePoint], now: float, span:
         for slot, amount in enumerate(slots)
         if amount is not None
     ]
-    return UsageChart(series.title, series.show(last), summary, _trace(slots, most), _trace(wanted, most), marks)
+    return UsageChart(
+        series.title, series.show(last), summary, _trace_lines(slots, most), _trace_lines(targets, most), marks
+    )
 
 
 def _fill_slots(
@@ -201,11 +203,11 @@ def _fill_slots(
 
 
 def _compute_mean(amounts: Iterable[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) / len(known) if known else None
+    values = [amount for amount in amounts if amount is not None]
+    return sum(values) / len(values) if values else None
 
 
-def _trace(slots: Sequence[float | None], most: float) -> list[str]:
+def _trace_lines(slots: Sequence[float | None], most: float) -> list[str]:
     """The stretches of ``slots`` that are known, each from the left to the right edge of its slots."""
     stretches: list[list[str]] = [[]]
     step = WIDTH / max(1, len(slots))

@@ -58,43 +58,43 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def overviews(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The first screens that are made."""
-    found: list[object] = []
+    calls: list[object] = []
     make = home._read_overview
 
     def count(call: Any) -> Any:
-        found.append(call)
+        calls.append(call)
         return make(call)
 
     monkeypatch.setattr(home, "_read_overview", count)
-    return found
+    return calls
 
 
 def test_pages_of_callers_with_the_same_permissions_share_what_they_ask_for_again(
-    page: ApiSandbox, made: list[object]
+    page: ApiSandbox, overviews: list[object]
 ) -> None:
     browsers = [Browser(page).log_in_as(name) for name in ("anna", "berta", "web")]
-    made.clear()
+    overviews.clear()
     page.clock.block(60)
     contents = [browser.get("/", headers=AGAIN) for browser in browsers]
-    assert len(made) == 2
+    assert len(overviews) == 2
     assert contents[0] == contents[1] != contents[2]
     page.clock.block(60)
     browsers[0].get("/", headers=AGAIN)
-    assert len(made) == 3
+    assert len(overviews) == 3
 
 
-def test_what_is_shared_is_made_again_after_a_write(page: ApiSandbox, made: list[object]) -> None:
+def test_what_is_shared_is_made_again_after_a_write(page: ApiSandbox, overviews: list[object]) -> None:
     browser = Browser(page).log_in_as("anna")
     page.clock.block(60)
     browser.get("/", headers=AGAIN)
-    made.clear()
+    overviews.clear()
     records = Records.open(page.state / FILE)
     records.suspensions.put("workload/shop/web", "a look", "test", None)
     records.close()
     browser.get("/", headers=AGAIN)
-    assert len(made) == 1
+    assert len(overviews) == 1
 
 
 @pytest.mark.parametrize("path", VIEWS)
@@ -131,7 +131,7 @@ def test_forms_of_a_shared_view_have_the_token_of_the_session_that_asks(page: Ap
         assert second.request("POST", action, content=content, headers=headers).status_code == status
 
 
-def test_a_refused_view_is_shared_with_nobody_who_may_see_it(page: ApiSandbox) -> None:
+def test_a_refusal_is_not_shared_with_who_may_see_the_view(page: ApiSandbox) -> None:
     may_not, may = Browser(page).log_in_as("web"), Browser(page).log_in_as("anna")
     page.clock.block(60)
     assert may_not.request("GET", "/ui/runs", headers=AGAIN).status_code == 403

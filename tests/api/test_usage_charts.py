@@ -54,12 +54,12 @@ def test_the_table_beside_a_chart_has_the_means_of_each_hour() -> None:
 
 
 def test_text_and_json_have_the_same_points() -> None:
-    known = UsageRow(WEB, "here", UsagePoint(NOW, 120.4, 64.0 * 2**20, 2.5, 12.34, 1, 2))
+    measured = UsageRow(WEB, "here", UsagePoint(NOW, 120.4, 64.0 * 2**20, 2.5, 12.34, 1, 2))
     unknown = UsageRow(WEB, "east", UsagePoint(NOW))
-    text = usage_table([known, unknown], TextStyle()).splitlines()
+    text = usage_table([measured, unknown], TextStyle()).splitlines()
     assert text[1].split() == ["2027-01-15T08:00:00Z", "here", "120m", "64.0Mi", "2.5/s", "12.3ms", "1/2"]
     assert text[2].split() == ["2027-01-15T08:00:00Z", "east", "-", "-", "-", "-", "0/0"]
-    assert usage_document(known) == {
+    assert usage_document(measured) == {
         "workload": str(WEB),
         "location": "here",
         "time": "2027-01-15T08:00:00Z",

@@ -139,18 +139,21 @@ class OpenPage:
     async def follow(self) -> None:
         """Follow the records until cancelled."""
         events, sender = await self._send("GET /ui/events HTTP/1.1\r\n")
-        pages, asker = await self._send("GET / HTTP/1.1\r\nHX-Request: true\r\n")
         try:
-            self._content = await _read_answer(pages)
+            await self._renew()
             while line := await events.readline():
                 if line.startswith(b"event: recorded"):
-                    asker.write(f"GET / HTTP/1.1\r\nHX-Request: true\r\n{self._headers}\r\n".encode())
-                    self._content = await _read_answer(pages)
-                    self._renewed.set()
+                    await self._renew()
             raise Failed("the stream of a page ended")
         finally:
             sender.close()
-            asker.close()
+
+    async def _renew(self) -> None:
+        # A browser keeps a connection for some seconds; where changes are rare, it makes a new one.
+        reader, writer = await self._send("GET / HTTP/1.1\r\nHX-Request: true\r\n")
+        self._content = await _read_answer(reader)
+        writer.close()
+        self._renewed.set()
 
     async def _send(self, request: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_unix_connection(str(self._server.socket))

@@ -41,7 +41,7 @@ def test_what_a_workload_used_outlives_the_daemon_and_ends_with_the_workload(tmp
         assert sandbox.run("usage", WEB).returncode == 1
 
 
-def test_haproxy_tells_how_many_requests_came_and_what_they_took(tmp_path: Path) -> None:
+def test_haproxy_counts_requests_and_what_they_take(tmp_path: Path) -> None:
     bound = {"here": {"engine": "host", "dataplane": "haproxy"}}
     sandboxed = host_sandbox(tmp_path, {"shop/web.yaml": served("web", replicas=1)}, locations=bound)
     with sandboxed as sandbox, sandbox.daemon():

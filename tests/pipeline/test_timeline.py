@@ -10,8 +10,8 @@ from reconciler.pipeline import timeline
 from reconciler.pipeline.timeline import make_timeline
 from reconciler.queries.history import describe_run
 from reconciler.records.store import Records
-from reconciler.records.tables import timelines
-from reconciler.records.tables.timelines import Phase, Timeline
+from reconciler.records.tables import runs
+from reconciler.records.tables.runs import Phase, Timeline
 
 
 def record_steps(*results: str) -> tracing.RunTrace:
@@ -30,24 +30,24 @@ def record_steps(*results: str) -> tracing.RunTrace:
 
 
 def test_phases_and_tries_of_steps_are_in_order_with_their_results() -> None:
-    made = make_timeline(record_steps("EngineFailed", "ok"), "")
-    assert [(phase.name, phase.key, phase.result) for phase in made.phases] == [
+    whole = make_timeline(record_steps("EngineFailed", "ok"), "")
+    assert [(phase.name, phase.key, phase.result) for phase in whole.phases] == [
         ("load", "", "ok"),
         ("step", "gvc/g0", "EngineFailed"),
         ("step", "gvc/g1", "ok"),
     ]
-    assert made.left_out == 0
-    begins = [phase.begin for phase in made.phases]
+    assert whole.left_out == 0
+    begins = [phase.begin for phase in whole.phases]
     assert begins == sorted(begins)
-    assert all(phase.seconds >= 0 for phase in made.phases)
+    assert all(phase.seconds >= 0 for phase in whole.phases)
 
 
-def test_of_many_steps_the_first_are_kept_and_those_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_steps_the_first_stay_and_those_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "MOST_STEPS", 3)
     monkeypatch.setattr(timeline, "MOST_FAILED", 2)
-    made = make_timeline(record_steps(*["ok"] * 6, "EngineFailed", "ok", "EngineFailed", "EngineFailed"), "")
-    assert [phase.key for phase in made.phases[1:]] == ["gvc/g0", "gvc/g1", "gvc/g2", "gvc/g6", "gvc/g8"]
-    assert made.left_out == 5
+    whole = make_timeline(record_steps(*["ok"] * 6, "EngineFailed", "ok", "EngineFailed", "EngineFailed"), "")
+    assert [phase.key for phase in whole.phases[1:]] == ["gvc/g0", "gvc/g1", "gvc/g2", "gvc/g6", "gvc/g8"]
+    assert whole.left_out == 5
 
 
 def test_a_phase_that_an_error_ends_has_its_kind() -> None:
@@ -61,15 +61,15 @@ def test_a_phase_that_an_error_ends_has_its_kind() -> None:
     assert b"hunter2-canary" not in msgspec.msgpack.encode(phase)
 
 
-def test_timelines_of_the_newest_runs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "KEEP", 3)
+def test_the_newest_runs_have_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEEP_TIMELINES", 3)
     records = Records.open(None)
-    kept = Timeline("", [Phase("load", 0.0, 1.0)])
+    timeline_of_all = Timeline("", [Phase("load", 0.0, 1.0)])
     numbers = [records.runs.start("main", f"main@sha1:{number}", "poll") for number in range(5)]
     for number in numbers:
-        records.timelines.put(number, kept)
+        records.timelines.put(number, timeline_of_all)
     assert [records.timelines.get(number) is not None for number in numbers] == [False, False, True, True, True]
-    assert describe_run(records, numbers[-1]).timeline == kept
+    assert describe_run(records, numbers[-1]).timeline == timeline_of_all
     assert describe_run(records, numbers[0]).timeline is None
     records.close()
 

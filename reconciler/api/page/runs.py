@@ -11,7 +11,7 @@ from reconciler.api.table import make_page_operation
 from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.queries.history import describe_run, list_runs
-from reconciler.render.timeline import draw_bars
+from reconciler.render.history import draw_bars
 
 _MOST_RUNS = 200
 _RUNS = 50

@@ -16,18 +16,18 @@ from reconciler.api.table import Handler, Operation
 
 def share_view(operation: Operation) -> Operation:
     """``operation``, whose view is made once for all open pages of callers with the same permissions."""
-    return operation._replace(handler=partial(_answer, operation.handler))
+    return operation._replace(handler=partial(_answer_call, operation.handler))
 
 
-async def _answer(handler: Handler, call: Call) -> Response:
+async def _answer_call(show_view: Handler, call: Call) -> Response:
     if not is_refresh(call):
-        return await handler(call)
+        return await show_view(call)
     reader = call.api.reader
     granted = reader.access().granted_principals(call.caller)
     stamp = ViewStamp(reader.records.data_version(), call.api.is_alive())
 
     async def make() -> tuple[bytes, bytes]:
-        return bytes((await handler(call)).body), make_form_token(call.request).encode()
+        return bytes((await show_view(call)).body), make_form_token(call.request).encode()
 
     content, token = await call.api.page.views.read((read_address(call), granted), stamp, make)
     return Response(content.replace(token, make_form_token(call.request).encode()), 200, HEADERS, HTML)

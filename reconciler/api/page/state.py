@@ -14,7 +14,7 @@ from reconciler.errors import RecordsError
 
 POLL_SECONDS = 0.03
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
-SETTLE_SECONDS = 0.1
+MOST_GATHER_SECONDS = 0.1
 """Seconds for which those that wait do so at most while one write follows the other, as in a run."""
 REFRESH_CPU, MOST_SHARE = 0.002, 0.05
 """CPU seconds that a page costs when it asks for itself again, and the share of a core that all pages may take."""
@@ -74,7 +74,7 @@ class RecordedFeed:
             with contextlib.suppress(RecordsError):
                 version = self._read_version()
             waited += POLL_SECONDS if waited or version != before else 0.0
-            if waited and (version == before or waited >= SETTLE_SECONDS):
+            if waited and (version == before or waited >= MOST_GATHER_SECONDS):
                 waited = 0.0
                 self._wake()
 

@@ -26,10 +26,10 @@ async def draw_usage(call: Call, key: Key) -> list[LocationUsage]:
         return []
     now = call.api.clock.now()
     try:
-        found = await asyncio.to_thread(read_usage, call.api.settings, key)
+        histories = await asyncio.to_thread(read_usage, call.api.settings, key)
     except PermissionError:  # of the user of the API; the page has all the rest
         return []
     return [
         LocationUsage(location, find_span(points, now).words, draw_charts(points, now), list_hours(points, now))
-        for location, points in found.items()
+        for location, points in histories.items()
     ]

@@ -91,7 +91,7 @@ def _read_replicas(item: MirroredObject) -> int:
     return int(read_number(item.decode(), "spec", "replicas"))
 
 
-def _make_point(rows: Iterable[ReplicaRow], wanted: int, now: float) -> UsagePoint:
+def _make_point(rows: Iterable[ReplicaRow], target: int, now: float) -> UsagePoint:
     listed = list(rows)
     cpu = [row.cpu for row in listed if row.cpu is not None]
     memory = [row.memory for row in listed if row.memory is not None]
@@ -100,5 +100,5 @@ def _make_point(rows: Iterable[ReplicaRow], wanted: int, now: float) -> UsagePoi
         float(sum(cpu)) if cpu else None,
         float(sum(memory)) if memory else None,
         ready=sum(row.state is ReplicaState.READY for row in listed),
-        wanted=wanted,
+        wanted=target,
     )

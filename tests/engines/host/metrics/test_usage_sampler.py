@@ -103,8 +103,8 @@ async def test_requests_are_by_the_second_and_latency_is_their_mean(stage: Stage
     assert (restarted.requests, restarted.latency) == (None, None)
     *_, unmeasured = await stage.measure({MAIN: 0.0}, RequestCounts(63))
     assert (unmeasured.requests, unmeasured.latency) == (pytest.approx(1.0), None)
-    *_, told = await stage.measure({MAIN: 0.0}, RequestCounts(123, latency=7.5))
-    assert (told.requests, told.latency) == (pytest.approx(1.0), 7.5)
+    *_, timed = await stage.measure({MAIN: 0.0}, RequestCounts(123, latency=7.5))
+    assert (timed.requests, timed.latency) == (pytest.approx(1.0), 7.5)
 
 
 async def test_what_is_served_only_now_counts_from_nothing(stage: Stage) -> None:

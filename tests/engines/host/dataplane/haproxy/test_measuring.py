@@ -19,7 +19,7 @@ def test_a_workload_has_the_requests_of_all_its_backends() -> None:
     assert counts == {WEB: RequestCounts(40, None, 7.0), API: RequestCounts(0, None, 0.0)}
 
 
-def test_rows_of_others_count_for_nobody() -> None:
+def test_rows_of_others_do_not_count() -> None:
     text = f"{HEAD}web,BACKEND,0,1,30,9,1,2,3,9,\nweb,a-1,0,1,30,9,1,2,3,9,\n_own,BACKEND,0,0,10,9,0,0,10,9,\n"
     assert read_request_counts(text, {"web": WEB}) == {WEB: RequestCounts(30, None, 6.0)}
     assert read_request_counts("", {"web": WEB}) == {}
