@@ -1,11 +1,12 @@
 """Traces over OTLP: one for each run of a source, with a span for each phase and step of it.
 
 A run is recorded in memory, and exported when it has ended: a poll that finds nothing makes no trace, and a receiver
-that hangs delays nothing. Without the setting `traces`, nothing is recorded.
+that hangs delays nothing. Without the setting `traces`, nothing is exported; the records keep what happened.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     from reconciler.settings import TraceSettings
 
@@ -57,6 +59,7 @@ class RunTrace:
     def __init__(self) -> None:
         self.spans = [TraceSpan("reconcile", -1, time.time_ns(), {})]
         self.dropped = 0
+        self.id = secrets.randbits(128) or 1
 
     def begin(self, name: str, parent: int, attributes: Attributes) -> int:
         """The index of a new span; -1 if there are too many."""
@@ -96,7 +99,8 @@ class Exporter:
         )
         self.counts: Counter[str] = Counter()
         resource = {"service.name": "reconciler", "service.version": __version__, "reconciler.org": org}
-        self._provider = TracerProvider(resource=Resource(resource), shutdown_on_exit=False)
+        self._ids: Any = make_run_ids()
+        self._provider = TracerProvider(resource=Resource(resource), shutdown_on_exit=False, id_generator=self._ids)
         counted: Any = _Counted(sender, self.counts)
         self._provider.add_span_processor(BatchSpanProcessor(counted, max_queue_size=QUEUE))
         self._tracer = self._provider.get_tracer("reconciler", __version__)
@@ -109,6 +113,7 @@ class Exporter:
         now = time.time_ns()
         trace.spans[0].attributes.update(attributes, **({"spans.dropped": trace.dropped} if trace.dropped else {}))
         contexts: list[Context] = []
+        self._ids.begin_trace(trace.id)
         for span in trace.spans:
             parent = contexts[span.parent] if span.parent >= 0 else None
             otel_span = self._tracer.start_span(span.name, parent, attributes=span.attributes, start_time=span.begin)
@@ -130,6 +135,23 @@ class Exporter:
         ending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         ending.start()
         ending.join(CLOSE_SECONDS)
+
+
+def make_run_ids() -> RandomIdGenerator:
+    """Makes the ids of spans; each root is of the trace that was begun before."""
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+    class RunIds(RandomIdGenerator):
+        def __init__(self) -> None:
+            self._trace_id = 1
+
+        def begin_trace(self, trace_id: int) -> None:
+            self._trace_id = trace_id
+
+        def generate_trace_id(self) -> int:
+            return self._trace_id
+
+    return RunIds()
 
 
 class _Counted:
@@ -195,7 +217,15 @@ def count_spans() -> Mapping[str, int]:
 
 def begin_run() -> None:
     """Begin to record a run; what was recorded and not ended is dropped."""
-    _current.set((RunTrace(), 0) if _exporter is not None else None)
+    _current.set((RunTrace(), 0))
+
+
+def read_run() -> tuple[RunTrace | None, str]:
+    """What was recorded so far of the run that this task works for, and its id where it is exported, else ""."""
+    current = _current.get()
+    if current is None:
+        return None, ""
+    return current[0], f"{current[0].id:032x}" if _exporter is not None else ""
 
 
 def end_run(source: str, attributes: Mapping[str, str | int]) -> None:

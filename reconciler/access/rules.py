@@ -109,6 +109,7 @@ class AccessRules:
             self._by_kind[grant.kind].append(grant)
             for principal in grant.principals:
                 self._grants[principal, grant.kind].append(grant)
+        self._granted = frozenset(principal for principal, _ in self._grants)
         self._groups: defaultdict[str, set[str]] = defaultdict(set)
         self._queries: list[tuple[str, Body]] = []
         for key, group in groups.items():
@@ -124,6 +125,10 @@ class AccessRules:
         user = self._users.get(caller.principal, caller.user)
         texts = [group for group, query in self._queries if user is not None and matches_query(query, user, self._org)]
         return frozenset((caller.principal, *caller.groups, *self._groups.get(caller.principal, ()), *texts))
+
+    def granted_principals(self, caller: Caller) -> frozenset[str]:
+        """Those of ``principals`` that any grant names: callers with the same ones have the same permissions."""
+        return self.principals(caller) & self._granted
 
     def may(self, caller: Caller, permission: str, key: Key, read_body: Callable[[], Body]) -> bool:
         """Whether ``caller`` has ``permission`` on the resource ``key``, existing or to be created."""

@@ -114,6 +114,10 @@ class Admission:
         self._most_of_caller = most_of_caller
         self._admitted: Counter[str] = Counter()
 
+    def count(self) -> int:
+        """The requests that are admitted now."""
+        return self._admitted.total()
+
     @contextmanager
     def admit(self, caller: str) -> Iterator[None]:
         """Admit a request of ``caller`` until the context ends. Raises Problem."""

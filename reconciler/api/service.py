@@ -141,7 +141,11 @@ class Api:
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
-        self.page = PageState(self.reader.records.data_version, clock)
+        self.page = PageState(self._read_page_version, clock)
+
+    def _read_page_version(self) -> int:
+        """A number that changes with what open pages show: the records, and whether the daemon answers."""
+        return 2 * self.reader.records.data_version() + self.is_alive()
 
     def end_former_lives(self) -> None:
         """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from reconciler import tracing
 from reconciler.bugs import internal_error
 from reconciler.clock import HOLD, Clock, Timers
 from reconciler.daemon.debounce import Debounce, watch_engine
@@ -224,7 +223,6 @@ class Daemon:
         began = self.clock.monotonic()
         await self._fetch.wait()
         if reasons <= BACKGROUND:
-            tracing.begin_run()
             report = await self.runner.poll(name, partial(self._is_preempted, name))
         else:
             report = await self._run(name, ",".join(sorted(reasons)))
@@ -239,7 +237,6 @@ class Daemon:
 
     async def _run(self, name: str, reason: str, reviewed: SavedPlan | None = None) -> Report:
         await self._fetch.wait()
-        tracing.begin_run()
         try:
             return await self.runner.run(name, reason, partial(self._is_preempted, name), reviewed)
         finally:

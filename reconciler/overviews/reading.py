@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from reconciler.overviews.overview import SOURCES, Entries, Feed, Measurement, ReadContext
 
 if TYPE_CHECKING:
+    from reconciler.engines.usage_history import UsageRow
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
+    from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
@@ -65,10 +67,15 @@ def read_events(context: ReadContext, *, key: Target | None) -> Feed:
     return EventReader(context.settings, context.records, key and context.find_target(key))
 
 
-def read_runs(context: ReadContext, *, source: str, last: int) -> Entries:
-    """The last runs that changed something or failed, of ``source`` or ("") of all. Raises NotFoundError."""
-    from reconciler.queries.history import list_runs
+def read_runs(context: ReadContext, *, source: str, last: int, run: int | None = None) -> Entries:
+    """The last runs that changed something or failed, of ``source`` or ("") of all, or one ``run`` with its timeline.
 
+    Raises NotFoundError.
+    """
+    from reconciler.queries.history import describe_run, list_runs
+
+    if run is not None:
+        return Entries([describe_run(context.records, run)], context)
     return Entries(list_runs(context.settings, context.records, source, last), context)
 
 
@@ -89,6 +96,20 @@ def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:
     if gvc is not None and not ReplicaReader(context.settings, gvc).read():
         check_gvc(context.records, gvc)
     return ReplicaReader(context.settings, gvc)
+
+
+def read_usage(context: ReadContext, *, key: Target) -> Entries:
+    """What a workload used in the last day. Raises NotFoundError and UsageError."""
+    from reconciler.queries.usage import list_usage
+
+    named = context.find_key(key)
+    assert named is not None
+    return Entries(list_usage(context.settings, context.records, named), context)
+
+
+def read_usage_time(_context: ReadContext, row: UsageRow) -> float:
+    """The end of the minute."""
+    return row.point.at
 
 
 def read_own_tags(_context: ReadContext, entry: ListedResource | SourceStatus) -> Mapping[str, Any]:
@@ -128,9 +149,11 @@ def read_event_time(_context: ReadContext, event: Event) -> float:
     return event.at
 
 
-def read_run_time(_context: ReadContext, run: Run) -> float:
+def read_run_time(_context: ReadContext, entry: Run | RunDetails) -> float:
     """When a run began."""
-    return run.started
+    from reconciler.records.tables.runs import Run
+
+    return entry.started if isinstance(entry, Run) else entry.run.started
 
 
 def read_snapshot_time(_context: ReadContext, snapshot: VolumeSnapshot) -> float | None:

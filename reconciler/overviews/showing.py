@@ -9,7 +9,9 @@ from reconciler.overviews.overview import SOURCES, Entries
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
+    from reconciler.engines.usage_history import UsageRow
     from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.queries.top import ReplicaReader
     from reconciler.records.tables.events import Event
@@ -144,17 +146,26 @@ def make_event_item(event: Event) -> dict[str, Any]:
 
 
 def show_runs(entries: Entries, style: TextStyle) -> str:
-    """A line for each run."""
-    from reconciler.render.history import run_line
+    """A line for each run; below one that was asked for, a line for each phase of it."""
+    from reconciler.records.tables.runs import Run
+    from reconciler.render.history import run_line, timeline_table
 
-    return "\n".join(run_line(run, style.colour) for run in entries.rows)
+    return "\n".join(
+        run_line(row, style.colour)
+        if isinstance(row, Run)
+        else f"{run_line(row.run, style.colour)}\n\n{timeline_table(row.timeline, row.find_message, style)}"
+        for row in entries.rows
+    )
 
 
-def make_run_item(run: Run) -> dict[str, Any]:
-    """A run as JSON values."""
-    from reconciler.render.history import run_document
+def make_run_item(entry: Run | RunDetails) -> dict[str, Any]:
+    """A run as JSON values, with its phases if it was asked for."""
+    from reconciler.records.tables.runs import Run
+    from reconciler.render.history import run_document, timeline_document
 
-    return run_document(run)
+    if isinstance(entry, Run):
+        return run_document(entry)
+    return run_document(entry.run) | timeline_document(entry.timeline, entry.find_message)
 
 
 def show_snapshots(entries: Entries, style: TextStyle) -> str:
@@ -183,6 +194,20 @@ def make_replica_item(row: ReplicaRow) -> dict[str, Any]:
     from reconciler.render.replicas import replica_document
 
     return replica_document(row)
+
+
+def show_usage(entries: Entries, style: TextStyle) -> str:
+    """A line for each minute."""
+    from reconciler.render.usage import usage_table
+
+    return usage_table(entries.rows, style)
+
+
+def make_usage_item(row: UsageRow) -> dict[str, Any]:
+    """A minute as JSON values."""
+    from reconciler.render.usage import usage_document
+
+    return usage_document(row)
 
 
 def note_locations(reader: ReplicaReader) -> Iterator[str]:

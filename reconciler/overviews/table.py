@@ -111,12 +111,15 @@ HISTORY = Overview(
     """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
 
     A revision that is refused several times is listed once, and so is a plan that waits or fails again and again.
+    --run shows one of them with its timeline: each phase and each try of a step, when it began after the start of the
+    run, how long it took, and how it ended. The newest 1,000 runs have one; JSON has the numbers of runs.
     """,
     "reconciler history main --last 20",
     "List the runs of all sources, or of one.",
     (
         Parameter("source", default=""),
         Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 10_000), spellings=_LAST),
+        Parameter("run", "number", "Only the run N, with its timeline.", "N", bounds=(1, 2**53)),
     ),
     reading.read_runs,
     showing.show_runs,
@@ -140,6 +143,23 @@ TOP = Overview(
     notes=showing.note_locations,
     nothing="no replicas run here",
     is_measured=True,
+)
+USAGE = Overview(
+    "usage",
+    "-usage",
+    "Show what a workload used in the last day.",
+    """Show what the workload KEY used in each minute of the last day in which it ran, by location.
+
+    CPU is in thousandths of a core; requests are by the second; latency is the mean time until an answer, where the
+    data plane measures it; READY are the replicas that were ready of those that were wanted. Needs no daemon.
+    """,
+    "reconciler usage workload/shop/api --since 1h",
+    "Read what a workload used in each minute of the last day.",
+    (Parameter("key", "key", required=True),),
+    reading.read_usage,
+    showing.show_usage,
+    Listing(showing.make_usage_item, "usage", read_time=reading.read_usage_time),
+    nothing="nothing was measured in the last day; a workload is measured each minute while it runs on this host",
 )
 SNAPSHOTS = Overview(
     "snapshots",
@@ -167,5 +187,5 @@ SNAPSHOTS = Overview(
     nothing="there are no snapshots",
 )
 
-OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, SNAPSHOTS)}
+OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, USAGE, SNAPSHOTS)}
 """Command → overview."""

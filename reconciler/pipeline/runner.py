@@ -45,6 +45,7 @@ from reconciler.status.conditions import make_condition
 from reconciler.status.publisher import StatusPublisher
 from reconciler.status.waiting import end_expired, next_expiry, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
+from reconciler.tracing import begin_run
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET, Kind.DOMAIN})
 """Kinds recorded without a location, which reach an engine through the workloads that use them."""
@@ -186,6 +187,7 @@ class Runner:
 
     async def _run_contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
         """Do ``work`` for one source; its errors do not affect others. Raises RecordsError, which concerns all."""
+        begin_run()
         try:
             return await work
         except SourceError as error:

@@ -11,6 +11,7 @@ from reconciler.model.revision import Revision, shorten_id
 from reconciler.pipeline import report
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
+from reconciler.pipeline.timeline import record_timeline
 from reconciler.planning.plan import Plan
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
@@ -47,7 +48,10 @@ class SourceConditions:
         """Record the result of a run of the source ``name``, made for ``reason``."""
         refused = ended.outcome == REFUSED
         if refused:
-            is_new = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
+            number = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
+            is_new = number > 0
+            if is_new:
+                record_timeline(self._records, number)
         else:
             is_new = bool(ended.skipped_files) and self._skipped_files.get(name) != ended.revision
         self._skipped_files[name] = ended.revision if ended.skipped_files else ""

@@ -28,6 +28,7 @@ from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
+from reconciler.pipeline.timeline import record_timeline
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
@@ -273,6 +274,7 @@ class SourcePipeline:
             record_healed(self.records, plan, outcomes, run, self.clock.expiry())
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+                record_timeline(self.records, run)
                 if not ended.steps:
                     self.records.runs.fold(run)
             self.records.events.trim(self.settings.events.keep)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from reconciler.errors import NotFoundError
 from reconciler.model.key import Key
 from reconciler.queries.existence import check_target, find_source
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
-from reconciler.records.tables.runs import Run
+from reconciler.records.tables.runs import Phase, Run, Timeline
 from reconciler.settings import Settings
 
 
@@ -21,6 +23,29 @@ def list_runs(settings: Settings, records: Records, source: str, last: int) -> S
     if source and not runs:
         find_source(settings, source)
     return runs
+
+
+class RunDetails(NamedTuple):
+    """A run with its timeline, None if that is not known any more, and its first events."""
+
+    run: Run
+    timeline: Timeline | None
+    events: Sequence[Event]
+
+    def find_message(self, phase: Phase) -> str:
+        """What an event of the run says about a try that failed; "" without one."""
+        if phase.result == "ok" or not phase.key:
+            return ""
+        about = (event for event in self.events if (event.key, event.location) == (phase.key, phase.location))
+        return next((event.message for event in about if event.reason == phase.result), "")
+
+
+def describe_run(records: Records, number: int, most_events: int = 200) -> RunDetails:
+    """The run ``number`` with what happened in it. Raises NotFoundError."""
+    run = records.runs.find(number)
+    if run is None:
+        raise NotFoundError(f"there is no run {number}, or not any more; see: reconciler history -o json")
+    return RunDetails(run, records.timelines.get(number), records.events.of_run(number, most_events))
 
 
 class EventReader:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -33,9 +34,21 @@ from reconciler.status.summary import (
 
 MOST_LISTED = 50
 """The most resources of a summary."""
-_MOST_READ = 1000
+_MOST_READ = 300
 """The most resources whose conditions are computed; more fail together, by one cause."""
+_MOST_CONSIDERED = 10_000
+"""The most resources that are searched for some that the audience sees."""
 _COMMIT = re.compile(r"[0-9a-f]{4,64}")
+
+
+class Audience(NamedTuple):
+    """Who reads a summary: the resources that they see, and the most of these that it lists."""
+
+    sees: Callable[[Key], bool]
+    most: int = MOST_LISTED
+
+
+_EVERYBODY = Audience(lambda _: True)
 
 
 class _OpenSource(NamedTuple):
@@ -46,11 +59,17 @@ class _OpenSource(NamedTuple):
 
 
 def summarize_status(
-    settings: Settings, records: Records, target: str, now: float, *, daemon_runs: bool
+    settings: Settings,
+    records: Records,
+    target: str,
+    now: float,
+    *,
+    daemon_runs: bool,
+    audience: Audience = _EVERYBODY,
 ) -> StatusSummary:
     """The status of all sources and resources, or of the source, resource or commit ``target``.
 
-    ``now`` is the time. Raises NotFoundError and UsageError.
+    ``now`` is the time. Resources are those that the ``audience`` sees. Raises NotFoundError and UsageError.
     """
     opened = [_open_source(settings, source, records, now) for source in settings.sources]
     commit = _find_commit(opened, target) if _COMMIT.fullmatch(target) else None
@@ -61,17 +80,18 @@ def summarize_status(
         name, key = ("", named) if isinstance(named, Key) else (named.partition("/")[2], None)
     sources = [summary for _, summary in opened if name in ("", summary.status.name)]
     keys = [key] if key is not None else _list_unready_keys(records, name)
-    unready = list(_read_unready(settings, records, keys[:_MOST_READ]))
+    read = list(islice(filter(audience.sees, keys), _MOST_READ))
+    unready = list(_read_unready(settings, records, read))
     if key is not None:
         owners = {resource.source for resource in unready} | {record.source for record in records.applied.get(key)}
         sources = [summary for summary in sources if summary.status.name in owners]
     counts = records.applied.counts(name or None)
-    listed = sorted(unready, key=lambda resource: -rank_outlook(resource.outlook))[:MOST_LISTED]
+    listed = sorted(unready, key=lambda resource: -rank_outlook(resource.outlook))[: audience.most]
     return StatusSummary(
         daemon_runs,
         sources,
-        [msgspec.structs.replace(resource, since=_find_beginning(records, resource.key)) for resource in listed],
-        max(len(unready), len(keys) if len(keys) > _MOST_READ else 0),
+        [*_add_beginnings(records, listed[:MOST_LISTED]), *listed[MOST_LISTED:]],
+        max(len(unready), _count_unready(records, name, keys) if len(read) == _MOST_READ else 0),
         sum(counts.values()) if key is None else 1,
         [condition for condition in records.conditions.get(HOST) if _is_bad(condition.type, condition.status)],
         commit,
@@ -143,11 +163,21 @@ def _judge_applied(summary: SourceSummary, applied: str) -> Outlook:
 
 
 def _list_unready_keys(records: Records, source: str) -> list[Key]:
-    """The resources that may be not ready, of ``source`` or ("") of all: failed, waiting, behind, or not healthy."""
-    keys = {str(failure.key) for failure in records.failures.all(source or None)}
-    keys.update(records.conditions.scopes_with(ConditionType.WAITING))
-    keys.update(records.list_unready(source))
-    return sorted(key for key in map(Key.parse, keys))
+    """The resources that may be not ready, of ``source`` or ("") of all: failed, then waiting, then all others.
+
+    Not all of them if there are very many.
+    """
+    failed = {str(failure.key) for failure in records.failures.all(source or None)}
+    waiting = set(records.conditions.scopes_with(ConditionType.WAITING)) - failed
+    others = {*records.list_unready(source, _MOST_CONSIDERED)} - failed - waiting
+    return [key for group in (failed, waiting, others) for key in sorted(map(Key.parse, group))]
+
+
+def _count_unready(records: Records, source: str, keys: Sequence[Key]) -> int:
+    """How many resources may be not ready, of which ``keys`` are the first; at least so many."""
+    counts = records.applied.counts(source or None).items()
+    unwell = sum(number for (_, health), number in counts if not health.is_good)
+    return max(len(keys), unwell, records.count_behind(source))
 
 
 def _read_unready(settings: Settings, records: Records, keys: list[Key]) -> Iterable[UnreadyResource]:
@@ -158,6 +188,11 @@ def _read_unready(settings: Settings, records: Records, keys: list[Key]) -> Iter
         conditions = compute_conditions(facts)
         if conditions and (outlook := decide_outlook(conditions)) is not Outlook.WELL:
             yield UnreadyResource(key, facts.source, outlook, conditions[0].reason, conditions[0].message)
+
+
+def _add_beginnings(records: Records, unready: Iterable[UnreadyResource]) -> Iterable[UnreadyResource]:
+    """``unready``, each with the time since when it is not well."""
+    return (msgspec.structs.replace(resource, since=_find_beginning(records, resource.key)) for resource in unready)
 
 
 def _find_beginning(records: Records, key: Key) -> float | None:

@@ -8,7 +8,35 @@ from pathlib import Path
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")
 """The tables, indexes and triggers of version 1: never edited once it is released."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+_IS_APPLIED = "EXISTS (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest)"
+# Not OR REPLACE: within a trigger, the conflict clause of the statement that fires it would hold.
+_ADD = f"""INSERT INTO behind SELECT key, source FROM desired WHERE key = {{key}} AND {{when}} AND NOT {_IS_APPLIED}
+        ON CONFLICT DO UPDATE SET source = excluded.source"""
+_DROP = """DELETE FROM behind WHERE key = new.key
+        AND EXISTS (SELECT 1 FROM desired WHERE key = new.key AND digest = new.digest)"""
+
+_UNREADY = (
+    # All that Git wants and no record has, and little else: what is read of it is compared with the records.
+    "CREATE TABLE behind (key TEXT PRIMARY KEY, source TEXT NOT NULL) WITHOUT ROWID",
+    f"CREATE TRIGGER behind_wanted AFTER INSERT ON desired BEGIN {_ADD.format(key='new.key', when='1')}; END",
+    f"""CREATE TRIGGER behind_rewritten AFTER UPDATE OF digest, source ON desired
+        WHEN old.digest <> new.digest OR old.source <> new.source BEGIN {_ADD.format(key="new.key", when="1")}; END""",
+    "CREATE TRIGGER behind_unwanted AFTER DELETE ON desired BEGIN DELETE FROM behind WHERE key = old.key; END",
+    f"CREATE TRIGGER behind_applied AFTER INSERT ON applied BEGIN {_DROP}; END",
+    f"""CREATE TRIGGER behind_reapplied AFTER UPDATE OF digest ON applied WHEN old.digest <> new.digest BEGIN {_DROP};
+        {_ADD.format(key="new.key", when="digest = old.digest")}; END""",
+    f"CREATE TRIGGER behind_lost AFTER DELETE ON applied BEGIN {_ADD.format(key='old.key', when='1')}; END",
+    f"INSERT INTO behind SELECT key, source FROM desired WHERE NOT {_IS_APPLIED}",
+    "CREATE INDEX inventory_unwell ON inventory (key) WHERE health NOT IN ('Healthy', 'Recorded')",
+)
+
+_TIMELINES = (
+    """CREATE TABLE timelines (run INTEGER PRIMARY KEY, trace TEXT NOT NULL, phases BLOB NOT NULL,
+        left_out INTEGER NOT NULL)""",
+    "CREATE TRIGGER timelines_removed AFTER DELETE ON runs BEGIN DELETE FROM timelines WHERE run = old.id; END",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

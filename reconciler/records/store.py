@@ -11,7 +11,6 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.model.key import Key
-from reconciler.model.record import Health
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
@@ -31,7 +30,7 @@ from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
 from reconciler.records.tables.pins import Pins
 from reconciler.records.tables.requests import Requests, Restarts
-from reconciler.records.tables.runs import Runs
+from reconciler.records.tables.runs import Runs, Timelines
 from reconciler.records.tables.schedules import Schedules
 from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
@@ -62,6 +61,7 @@ class Records:
         self.events = Events(database, now)
         self.outbox = Outbox(database, self.events)
         self.runs = Runs(database, now)
+        self.timelines = Timelines(database)
         self.requests = Requests(database, now, expiry)
         self.commands = Commands(database, now, expiry)
         self.approvals = Approvals(database, now)
@@ -132,13 +132,21 @@ class Records:
         sql = f"SELECT key FROM desired {where} UNION SELECT key FROM inventory {where} ORDER BY key"
         return [Key.parse(key) for (key,) in self._database.all(sql, (*within, -len(ending), ending))]
 
-    def list_unready(self, source: str = "") -> list[str]:
-        """Keys of what is not healthy, or not applied as Git has it, of ``source`` or ("") of all, in key order."""
-        good = ", ".join(f"'{health}'" for health in Health if health.is_good)
-        sql = f"""SELECT key FROM inventory WHERE health NOT IN ({good}) AND ?1 IN ('', source)
-            UNION SELECT key FROM desired WHERE ?1 IN ('', source) AND NOT EXISTS
-            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest) ORDER BY key"""
-        return [key for (key,) in self._database.all(sql, (source,))]
+    def list_unready(self, source: str = "", limit: int = -1) -> list[str]:
+        """The first ``limit`` keys (-1: all) of what is not healthy, or not applied as Git has it, in key order.
+
+        Of ``source``, or ("") of all. The cost follows their number.
+        """
+        # In the words of the index `inventory_unwell`, which is used for no others; a test compares them with Health.
+        sql = """SELECT key FROM inventory WHERE health NOT IN ('Healthy', 'Recorded') AND ?1 IN ('', source)
+            UNION SELECT key FROM desired WHERE key IN (SELECT key FROM behind) AND ?1 IN ('', source) AND NOT EXISTS
+            (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest)
+            ORDER BY key LIMIT ?2"""
+        return [key for (key,) in self._database.all(sql, (source, limit))]
+
+    def count_behind(self, source: str = "") -> int:
+        """About how many resources are not applied as Git has them, of ``source`` or ("") of all."""
+        return int(self._database.value("SELECT count(*) FROM behind WHERE ?1 IN ('', source)", (source,)))
 
     def transaction(self) -> AbstractContextManager[None]:
         """All writes within it take effect, or none; an inner transaction joins the outer."""

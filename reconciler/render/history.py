@@ -1,14 +1,16 @@
-"""Runs and events as lines of text and as JSON values."""
+"""Runs, with what happened in them, and events: as lines of text and as JSON values."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.records.tables.events import Event
-from reconciler.records.tables.runs import Run
-from reconciler.render.layout import paint_text
+from reconciler.records.tables.runs import Phase, Run, Timeline
+from reconciler.render.layout import paint_text, strip_control, table_text
+from reconciler.render.style import TextStyle
 from reconciler.times import format_iso_time
 
 _COLOURS = {"applied": "green", "failed": "red", "refused": "red", "unreadable": "red", "waiting": "yellow"}
@@ -65,3 +67,92 @@ def event_document(event: Event) -> dict[str, Any]:
     """An event as JSON values; ``time`` is UTC, ``run`` the number of the run."""
     fields = msgspec.structs.asdict(event)
     return {"time": format_iso_time(fields.pop("at")), **fields}
+
+
+_HEADING = ("AFTER", "TOOK", "PHASE", "RESULT", "MESSAGE")
+LOST = "its timeline is not known any more; the newest 1,000 runs have one"
+FindMessage = Callable[[Phase], str]
+"""What is known about a try that failed."""
+_LEAST_WIDTH = 0.4
+"""Percent of the run: a bar that is shorter would not be seen."""
+
+
+def timeline_table(timeline: Timeline | None, find_message: FindMessage, style: TextStyle) -> str:
+    """A line for each phase and each try of a step below a heading."""
+    if timeline is None:
+        return LOST
+    cells = [
+        (
+            format_seconds(phase.begin),
+            format_seconds(phase.seconds),
+            name_phase(phase),
+            phase.result,
+            strip_control(find_message(phase)),
+        )
+        for phase in timeline.phases
+    ]
+    lines = [table_text(_HEADING, cells, style, {"ok": "green"})]
+    lines += [f"… and {timeline.left_out} more"] if timeline.left_out else []
+    lines += [f"trace {timeline.trace}"] if timeline.trace else []
+    return "\n".join(filter(None, lines))
+
+
+def timeline_document(timeline: Timeline | None, find_message: FindMessage) -> dict[str, Any]:
+    """A timeline as JSON values; ``after`` and ``seconds`` are counted from the start of the run."""
+    if timeline is None:
+        return {"trace": None, "phases": None}
+    phases = [
+        {
+            "phase": phase.name,
+            "after": phase.begin,
+            "seconds": phase.seconds,
+            "result": phase.result,
+            "action": phase.action or None,
+            "key": phase.key or None,
+            "location": phase.location or None,
+            "message": find_message(phase) or None,
+        }
+        for phase in timeline.phases
+    ]
+    return {"trace": timeline.trace or None, "phases": phases, "leftOut": timeline.left_out}
+
+
+def name_phase(phase: Phase) -> str:
+    """``plan``, or ``update workload/shop/web@here`` of a try of a step."""
+    if not phase.key:
+        return phase.name
+    return f"{phase.action} {phase.key}{'@' if phase.location else ''}{phase.location}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``3.1 ms`` or ``12.5 s``."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+class TimelineBar(NamedTuple):
+    """A line of the picture: the phase, the place of its bar in percent of the run, and its words."""
+
+    phase: Phase
+    name: str
+    x: float
+    width: float
+    after: str
+    took: str
+    message: str
+
+
+def draw_bars(timeline: Timeline, find_message: FindMessage) -> list[TimelineBar]:
+    """A bar for each phase and each try of a step."""
+    whole = max((phase.begin + phase.seconds for phase in timeline.phases), default=0.0) or 1.0
+    return [
+        TimelineBar(
+            phase,
+            name_phase(phase),
+            round(min(100 * phase.begin / whole, 100 - _LEAST_WIDTH), 2),
+            round(max(100 * phase.seconds / whole, _LEAST_WIDTH), 2),
+            format_seconds(phase.begin),
+            format_seconds(phase.seconds),
+            find_message(phase),
+        )
+        for phase in timeline.phases
+    ]

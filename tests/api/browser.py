@@ -84,7 +84,8 @@ class Browser:
     def log_in(self) -> Browser:
         """Log in by a link of this host's superuser."""
         link = self._sandbox.client().request("POST", "/login/link").json()["path"]
-        assert self.request("GET", link).status_code == 303
+        response = self.request("GET", link)
+        assert response.status_code == 303, response.text
         return self
 
     def log_in_as(self, account: str) -> Browser:

@@ -32,6 +32,7 @@ OVERVIEWS = (
     "-events",
     "-runs",
     "-top",
+    "-usage?key=workload/shop/api",
     "-snapshot",
     "source/main/-plan",
 )

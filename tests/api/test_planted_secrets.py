@@ -31,7 +31,7 @@ name: opaque
 type: opaque
 data: {{encoding: base64, payload: {ENCODED}}}
 """
-KEY = "?key=secret/planted"
+KEY, USER = "?key=secret/planted", "?key=workload/shop/api"
 REVEAL = "/org/{org}/secret/{name}/-reveal"
 NAMES = {
     Kind.SECRET: "planted",
@@ -139,7 +139,7 @@ def test_no_read_shows_the_value(sandbox: ApiSandbox, capfd: pytest.CaptureFixtu
 def test_no_overview_shows_the_value_in_any_form(operation: Operation, sandbox: ApiSandbox) -> None:
     path = operation.path.format_map({"org": "acme", "name": "main", "digest": "0"})
     for form in operation.forms:
-        answers = [sandbox.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in ("", KEY)]
+        answers = [sandbox.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in ("", KEY, USER)]
         assert all(hides(answer.content) for answer in answers)
         assert any(answer.is_success for answer in answers) or "{digest}" in operation.path
 

@@ -43,7 +43,7 @@ def api(workspace: Workspace) -> Iterator[Row]:
     seconds = 2.0 if workspace.quick else 10.0
     with served(workspace, installation) as (pid, socket):
         busy, _ = share(pid, seconds)
-        yield Row("idle HTTP API: memory of its process", _proportional(pid), 27, "MB")
+        yield Row("idle HTTP API: memory of its process", proportional_memory(pid), 27, "MB")
         yield Row("  of one core", busy, 0.2, "%")
         named = _workloads(installation)
         paths = [f"/org/acme/gvc/{gvc}/workload/{name}" for gvc, name in named[::3]]
@@ -63,7 +63,7 @@ def api(workspace: Workspace) -> Iterator[Row]:
         yield from _pages(workspace, rare, " of what a policy selects by a tag")
         yield from _pages(workspace, Load(pid, socket, pages, 1, by_name), " of 200 that a policy names")
         yield _deliveries(workspace, socket)
-        before = _proportional(pid)
+        before = proportional_memory(pid)
         taken, memory = asyncio.run(_watch(socket, pid, installation.repository, workspace.often(20)))
         note = f"from the commit on, of {len(taken)}; with the run that applies it"
         yield Row(f"a change reaches all of {WATCHERS} watchers, at most", max(taken), 0.25, note=note)
@@ -102,7 +102,7 @@ def _children(pid: int) -> list[int]:
     return pids
 
 
-def _proportional(pid: int) -> float:
+def proportional_memory(pid: int) -> float:
     """Megabytes of a process; those that it shares count in part."""
     fields = Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split()
     return int(fields[0]) / 1024
@@ -219,7 +219,7 @@ async def _watch(socket: Path, pid: int, repository: Path, times: int) -> tuple[
         await asyncio.gather(*(_until(reader, b"event: modified") for reader, _ in links))
         taken.append(time.perf_counter() - began)
         await asyncio.sleep(0.5)  # further events of the same commit
-    memory = _proportional(pid)
+    memory = proportional_memory(pid)
     for _, writer in links:
         writer.close()
     return taken, memory

@@ -30,7 +30,7 @@ def push(workspace: Workspace) -> Iterator[Row]:
     installation = workspace.applied(workspace.count)
     with daemon_on(workspace, installation, "0s") as daemon:
         before = used(daemon.pid).cpu
-        delays = _measured(installation.repository, workspace.often(100), 0.1)
+        delays = measure_pushes(installation.repository, workspace.often(100), 0.1)
         cpu = (used(daemon.pid).cpu - before) / len(delays)
         yield Row(f"{name}, p50", median(delays), 0.035, cpu=cpu)
         yield Row("  the same, p99", percentile(delays, 0.99), 0.08, note=f"the slowest {1000 * max(delays):.1f} ms")
@@ -38,7 +38,7 @@ def push(workspace: Workspace) -> Iterator[Row]:
         busy, resident = share(daemon.pid, 4.0 if workspace.quick else 30.0)
         yield Row("  the daemon at rest after them: of one core", busy, 0.5, "%", note=f"{resident:.0f} MB")
     with daemon_on(workspace, installation, f"{INTERVAL}s"):
-        delays = _measured(installation.repository, workspace.often(5), INTERVAL + 1.0)
+        delays = measure_pushes(installation.repository, workspace.often(5), INTERVAL + 1.0)
         yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(delays), 0.035)
 
 
@@ -60,7 +60,7 @@ def daemon_on(workspace: Workspace, installation: Installation, interval: str) -
             daemon.terminate()
 
 
-def _measured(repository: Path, times: int, pause: float) -> list[float]:
+def measure_pushes(repository: Path, times: int, pause: float) -> list[float]:
     """Seconds from each of ``times`` moves of the branch, ``pause`` seconds apart, to the status commit."""
     delays = []
     for seed in range(times):

@@ -17,6 +17,7 @@ from tests.bench.growth_rows import findings, growth
 from tests.bench.host_rows import host
 from tests.bench.measure import BIN, Measured, measure_in_process, middle, middle_of, percentile, run
 from tests.bench.measurements import FollowedCommit
+from tests.bench.page_rows import page
 from tests.bench.platform_rows import platform
 from tests.bench.probe_rows import probes
 from tests.bench.push import push
@@ -237,6 +238,7 @@ _ALL = (
     probes,
     volumes,
     api,
+    page,
     platform,
     cron,
     cluster,

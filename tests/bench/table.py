@@ -10,7 +10,8 @@ QUIET = 0.05
 
 
 class Row(NamedTuple):
-    """``value`` and ``limit`` are seconds, megabytes (``MB``), percent of a core (``%``) or a ratio (``times``).
+    """``value`` and ``limit`` are seconds, megabytes (``MB``), kilobytes (``KB``), percent of a core (``%``) or a ratio
+    (``times``).
 
     ``cpu`` are the CPU seconds of all processes involved, 0 if not measured; they can share ``cores``.
     """
@@ -56,7 +57,7 @@ def shown(value: float, unit: str) -> str:
     if not value:
         return "-"
     if unit != "s":
-        return f"{value:.0f} {unit}" if unit == "MB" else f"{value:.3g} {unit}"
+        return f"{value:.0f} {unit}" if unit in ("MB", "KB") else f"{value:.3g} {unit}"
     if value < 0.001:
         return f"{value * 1000:.3f} ms"
     if value < 1:

@@ -296,6 +296,20 @@ def test_the_history_shows_author_commit_and_outcome_of_each_run(sandbox: Comman
     assert sandbox.run("history", "other").code == 1
 
 
+def test_a_run_of_the_history_has_its_phases_and_steps(sandbox: CommandSandbox) -> None:
+    (newest, *_) = sandbox.run("history", "-o", "json").json["items"]
+    asked = ("history", "--run", str(newest["run"]))
+    (run,) = sandbox.run(*asked, "-o", "json").json["items"]
+    assert {"load", "plan", "step"} <= {phase["phase"] for phase in run["phases"]}
+    steps = [phase for phase in run["phases"] if phase["phase"] == "step"]
+    assert len({step["key"] for step in steps}) == sum(newest["counts"].values())
+    assert all(phase["result"] == "ok" and phase["seconds"] >= 0 for phase in run["phases"])
+    text = sandbox.run(*asked).out
+    assert f"{steps[0]['action']} {steps[0]['key']}" in text
+    refused = sandbox.run("history", "--run", "999")
+    assert (refused.code, "there is no run 999" in refused.err) == (1, True)
+
+
 def test_a_plan_that_waits_is_listed_once_in_the_history(sandbox: CommandSandbox) -> None:
     def outcomes() -> list[tuple[str, dict[str, int]]]:
         return [(run["outcome"], run["counts"]) for run in sandbox.run("history", "-o", "json").json["items"]]

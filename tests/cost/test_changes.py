@@ -58,8 +58,9 @@ def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(t
         costs.append(harness.cost(harness.poll))
     few, many = costs
     assert (few.decodes, many.decodes) == (10, 50)  # and not the secret, of which no cache has the value
-    # Six of them for each workload are triggers that record its change for watches, twice for its two locations.
-    assert many.statements - few.statements <= (13 + 6) * (50 - 10)
+    # Eleven of them for each workload are of triggers, twice for its two locations: they record its change for watches,
+    # and whether it is applied.
+    assert many.statements - few.statements <= (13 + 11) * (50 - 10)
 
 
 def test_a_poll_reads_no_object_only_to_see_that_it_exists(tmp_path: Path) -> None:

@@ -189,9 +189,12 @@ def test_a_run_has_a_limit_of_spans(receiver: Receiver, monkeypatch: pytest.Monk
     assert not [body for body in receiver.bodies if b"hunter2-canary" in body]
 
 
-def test_without_the_setting_nothing_is_recorded() -> None:
+def test_without_the_setting_nothing_is_exported() -> None:
     tracing.begin_run()
     with tracing.record_span("load") as found:
         found["more"] = 1
+    trace, trace_id = tracing.read_run()
+    assert trace is not None
+    assert ([span.name for span in trace.spans], trace_id) == (["reconcile", "load"], "")
     tracing.end_run("main", {})
-    assert tracing.count_spans() == {}
+    assert (tracing.count_spans(), tracing.read_run()) == ({}, (None, ""))

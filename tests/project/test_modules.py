@@ -30,7 +30,6 @@ EXCEPTIONS = {
     "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",
     "reconciler/engines/host/runtimes/process/launcher.py": "a program of its own, run by its path",
     "reconciler/engines/kubernetes/reading/final_snapshots.py": "an idle API has imported its importer",
-    "reconciler/engines/kubernetes/reading/replicas.py": "an idle API has imported its importer",
     "reconciler/engines/kubernetes/reading/senders.py": "an idle API has imported its importer",
 }
 """Small module with one importer → why it stays a module."""

@@ -12,11 +12,12 @@ import pytest
 from reconciler.access import backup as access_backup
 from reconciler.access.store import MIGRATIONS as ACCESS
 from reconciler.errors import RecordsError
+from reconciler.model.record import Health
 from reconciler.records import migrations
 from reconciler.records.backup import restore_backup, verify_backup
 from reconciler.records.store import Records
 from reconciler.records.tables.requests import requests_table
-from tests.records.samples import record
+from tests.records.samples import entry, record
 
 MADE_UP = (
     "ALTER TABLE applied ADD COLUMN colour TEXT NOT NULL DEFAULT 'green'",
@@ -25,27 +26,29 @@ MADE_UP = (
 )
 
 
+NEXT = len(migrations.MIGRATIONS) + 2
+"""The version that `made_up` leads to."""
+
+
 @pytest.fixture
-def older(path: Path) -> Path:
+def older(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of version 1, with a record."""
-    with closing(Records.open(path)) as records:
-        records.applied.put(record("workload/shop/web", "here"))
+    with monkeypatch.context() as former:
+        former.setattr(migrations, "MIGRATIONS", ())
+        with closing(Records.open(path)) as records:
+            records.applied.put(record("workload/shop/web", "here"))
     return path
 
 
 @pytest.fixture
 def made_up(older: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This program is a later one, with one more migration."""
-    monkeypatch.setattr(migrations, "MIGRATIONS", (MADE_UP,))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, MADE_UP))
 
 
 def fetch(path: Path, sql: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as file:
         return file.execute(sql).fetchall()
-
-
-def test_the_first_release_has_version_1(older: Path) -> None:
-    assert (fetch(older, "PRAGMA user_version"), migrations.MIGRATIONS) == ([(1,)], ())
 
 
 def test_a_new_file_is_created_by_the_first_version_and_the_migrations(made_up: None, path: Path) -> None:
@@ -54,7 +57,7 @@ def test_a_new_file_is_created_by_the_first_version_and_the_migrations(made_up: 
     Records.open(path).close()
     sql = "SELECT type, name, tbl_name, sql FROM sqlite_master"
     assert set(fetch(fresh, sql)) == set(fetch(path, sql))
-    assert fetch(fresh, "PRAGMA user_version") == [(2,)]
+    assert fetch(fresh, "PRAGMA user_version") == [(NEXT,)]
 
 
 def test_older_records_are_migrated_with_what_is_in_them(made_up: None, path: Path) -> None:
@@ -62,12 +65,26 @@ def test_older_records_are_migrated_with_what_is_in_them(made_up: None, path: Pa
         assert [str(each.key) for each in records.applied.items()] == ["workload/shop/web"]
     assert fetch(path, "SELECT key, colour FROM applied") == [("workload/shop/web", "green")]
     assert fetch(path, "SELECT name FROM colours") == [("green",)]
-    assert fetch(path, "PRAGMA user_version") == [(2,)]
+    assert fetch(path, "PRAGMA user_version") == [(NEXT,)]
+
+
+def test_what_is_not_ready_in_older_records_is_found_after_the_migration(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as former:
+        former.setattr(migrations, "MIGRATIONS", ())
+        with closing(Records.open(path)) as records:
+            records.desired.replace("main", [], [entry("gvc/a", "a.yaml"), entry("gvc/b", "b.yaml", digest="d2")])
+            records.desired.replace("other", [], [entry("gvc/c", "c.yaml", source="other")])
+            records.applied.put_many([record("gvc/a"), record("gvc/b"), record("gvc/d", health=Health.UNHEALTHY)])
+    with closing(Records.open(path)) as records:
+        assert records.list_unready() == ["gvc/b", "gvc/c", "gvc/d"]
+        assert records.list_unready("other") == ["gvc/c"]
 
 
 def test_older_records_are_not_read_and_take_no_requests(made_up: None, path: Path) -> None:
     for open_it in (lambda: Records.open(path, read_only=True), lambda: requests_table(path, 1.0).__enter__()):
-        with pytest.raises(RecordsError, match="must first be brought to 2: start the daemon or run"):
+        with pytest.raises(RecordsError, match=f"must first be brought to {NEXT}: start the daemon or run"):
             open_it()
     assert fetch(path, "PRAGMA user_version") == [(1,)]
 

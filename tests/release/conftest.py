@@ -88,8 +88,8 @@ def newer(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
         "pyproject.toml": ('\nversion = "0.1.0"', f'\nversion = "{NEWER}"'),
         "reconciler/__init__.py": ('"0.1.0"', f'"{NEWER}"'),
         "reconciler/records/migrations.py": (
-            "\nMIGRATIONS: tuple[tuple[str, ...], ...] = ()\n",
-            '\nMIGRATIONS: tuple[tuple[str, ...], ...] = (("CREATE TABLE later (name TEXT) STRICT",),)\n',
+            "*MIGRATIONS)\n",
+            '*MIGRATIONS, ("CREATE TABLE later (name TEXT) STRICT",))\n',
         ),
     }
     for name, (before, after) in changes.items():

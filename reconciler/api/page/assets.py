@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from functools import cache
@@ -46,6 +47,11 @@ def list_assets() -> dict[str, str]:
     }
 
 
+@cache
+def _compress_asset(name: str) -> bytes:
+    return gzip.compress(_read_assets()[name], mtime=0)
+
+
 async def read_asset(call: Call) -> Response:
     """A file of the page."""
     name = call.request.path_params["name"]
@@ -55,7 +61,11 @@ async def read_asset(call: Call) -> Response:
     fresh = list_assets()[name] == call.request.url.path
     # A page of an older version gets the newer file, and asks again.
     keep = f"public, max-age={_YEAR}, immutable" if fresh else "no-cache"
-    return Response(content, 200, {"Cache-Control": keep}, _MEDIA[name[name.rindex(".") :]])
+    headers = {"Cache-Control": keep, "Vary": "Accept-Encoding"}
+    # Pages stay as they are: the length of a compressed one could show the secret in it beside a guess of it.
+    if "gzip" in call.request.headers.get("accept-encoding", ""):
+        content, headers["Content-Encoding"] = _compress_asset(name), "gzip"
+    return Response(content, 200, headers, _MEDIA[name[name.rindex(".") :]])
 
 
 PAGES = (make_page_operation(f"{PATH}/{{hash}}/{{name}}", read_asset, "A file of the page.", PUBLIC),)

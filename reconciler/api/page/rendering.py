@@ -39,19 +39,26 @@ def render_page(call: Call, template: str, status: int = 200, **values: Any) -> 
     """The page that ``template`` makes of ``values``."""
     notice = take_notice(call.request)
     shared = {
-        "caller": call.caller,
         "form_token": make_form_token(call.request),
         "here": read_address(call),
         "now": call.api.clock.now(),
         "org": call.org,
         "notice": notice,
-        "assets": list_assets(),
     }
-    text = _load_environment().get_template(template).render(shared | values)
+    # What is sent again is the same for all who see the same, so that it knows neither the caller nor their browser.
+    around = (
+        {"is_part": True} if is_refresh(call) else {"is_part": False, "caller": call.caller, "assets": list_assets()}
+    )
+    text = _load_environment().get_template(template).render(shared | around | values)
     response = Response(text, status, HEADERS, HTML)
     if notice is not None:
         notice.end(response)
     return response
+
+
+def is_refresh(call: Call) -> bool:
+    """Whether a page that is open asks for its content again, and shows it in place of what it has."""
+    return call.request.headers.get("hx-request") == "true" and take_notice(call.request) is None
 
 
 def make_resource_path(key: Key | str) -> str:

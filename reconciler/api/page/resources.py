@@ -12,6 +12,8 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
+from reconciler.api.page.sharing import share_view
+from reconciler.api.page.usage import draw_usage
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.routes.container_exec import PERMISSION as CONNECT
@@ -28,6 +30,7 @@ from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, describe_resource
 from reconciler.queries.sources import describe_source
 from reconciler.records.tables.conditions import Condition
+from reconciler.render.usage import SERIES
 from reconciler.status.conditions import compute_conditions
 
 REVEAL = "reveal"
@@ -156,6 +159,7 @@ async def show_resource(call: Call) -> Response:
     details = await call.apart(lambda: describe_resource(call.api.settings, call.reader.records, key))
     document = details_document(*details)
     replicas, fault = await read_replicas(call, key)
+    usage = await draw_usage(call, key)
     body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
     return render_page(
         call,
@@ -167,6 +171,8 @@ async def show_resource(call: Call) -> Response:
         manifest=render_document(body),
         replicas=replicas,
         fault=fault,
+        usage=usage,
+        columns=[series.title for series in SERIES],
         commands=_list_command_forms(call, key),
         may_edit=call.may("edit", key),
         may_reveal=key.kind is Kind.SECRET and call.may(REVEAL, key),
@@ -229,8 +235,14 @@ async def show_source(call: Call) -> Response:
 _OF_GVC = sorted(GVC_SCOPED)
 
 PAGES = (
-    make_page_operation("/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS),
-    make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view"),
-    make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view"),
-    make_page_operation("/ui/resource/{kind}/{gvc}/{name}", show_resource, "One resource of a GVC.", "view"),
+    share_view(
+        make_page_operation(
+            "/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS
+        )
+    ),
+    share_view(make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view")),
+    share_view(make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view")),
+    share_view(
+        make_page_operation("/ui/resource/{kind}/{gvc}/{name}", show_resource, "One resource of a GVC.", "view")
+    ),
 )

@@ -54,7 +54,7 @@ class PageLinks:
         self._links = {code: link for code, link in self._links.items() if link.ends > now}
         if len(self._links) >= MOST_LINKS:
             raise Problem(503, "too many links wait to be used; try again")
-        code = secrets.token_urlsafe(32)
+        code = secrets.token_hex(32)  # a segment of a path that begins with a dash is an action
         self._links[code] = PageLink(caller, login, following, now + LINK_SECONDS)
         return f"{LOGIN}/{code}"
 

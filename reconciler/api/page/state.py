@@ -7,12 +7,19 @@ import contextlib
 from collections.abc import Callable
 
 from reconciler.api.page.sessions import PageLinks
+from reconciler.api.page.views import SharedViews
 from reconciler.api.rate_limits import Admission
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.03
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
+MOST_GATHER_SECONDS = 0.1
+"""Seconds for which those that wait do so at most while one write follows the other, as in a run."""
+REFRESH_CPU, MOST_SHARE = 0.002, 0.05
+"""CPU seconds that a page costs when it asks for itself again, and the share of a core that all pages may take."""
+QUIET_SECONDS, MOST_AT_ONCE = 1.0, 3
+"""The least seconds between two events for a page, on average, and the most events that may follow each other."""
 BEAT_SECONDS = 15.0
 """Seconds without a change after which those that wait go on."""
 MOST_PAGES, MOST_PAGES_OF_CALLER = 500, 50
@@ -26,6 +33,7 @@ class PageState:
         self.links = PageLinks(clock.monotonic)
         self.streams = Admission("follow the records by a page", MOST_PAGES, MOST_PAGES_OF_CALLER)
         self.recorded = RecordedFeed(read_version)
+        self.views = SharedViews(clock.monotonic)
 
 
 class RecordedFeed:
@@ -35,6 +43,10 @@ class RecordedFeed:
         self._read_version = read_version
         self._waiting: set[asyncio.Future[None]] = set()
         self._polling: asyncio.Task[None] | None = None
+
+    def count_seconds(self, pages: int) -> float:
+        """The seconds between two events for each of ``pages`` that are open, on average."""
+        return max(QUIET_SECONDS, pages * REFRESH_CPU / MOST_SHARE)
 
     async def wait(self, version: int) -> int:
         """The version of the records once it is not ``version``; the same one after BEAT_SECONDS."""
@@ -54,13 +66,16 @@ class RecordedFeed:
         return self._read_version()
 
     async def _poll(self, version: int) -> None:
+        waited = 0.0
         while self._waiting:
             await asyncio.sleep(POLL_SECONDS)
             # Records that cannot be read show that to the request that follows.
             before, version = version, -1
             with contextlib.suppress(RecordsError):
                 version = self._read_version()
-            if version != before:
+            waited += POLL_SECONDS if waited or version != before else 0.0
+            if waited and (version == before or waited >= MOST_GATHER_SECONDS):
+                waited = 0.0
                 self._wake()
 
     def _wake(self) -> None:

@@ -173,7 +173,8 @@ def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Targe
     """What the parameter names: a resource, or a source where it takes that; None for all."""
     text = call.query(parameter.name)
     if parameter.required and not text:
-        raise Problem(400, f"{parameter.name} is the resource or source to {overview.name}")
+        about = f"of the {overview.name}" if parameter.type == "key" else f"or source to {overview.name}"
+        raise Problem(400, f"{parameter.name} is the resource {about}")
     if not text:
         return None
     try:

@@ -23,6 +23,7 @@ from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.images.gate import ImageGate
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.metrics.scraper import RunningTargets, Scraper
+from reconciler.engines.host.metrics.usage_sampler import UsageSampler
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
@@ -33,6 +34,8 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumesets.volume_controller import VolumeController, make_volume_sets
 from reconciler.engines.images.tags import RegistryClient
+from reconciler.engines.usage_history import FOLDER as FOLDER_OF_USAGE
+from reconciler.engines.usage_history import UsageHistory
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
@@ -68,6 +71,8 @@ class HostLocation:
         self.controller = LocationController(self._controller_context())
         self.scaling = Scaling(runtime, self.publisher.dataplane, self, clock, signals, root / "usage")
         self.scraper = Scraper(host.metrics, RunningTargets(self.controller, self.templates.newest), clock, signals)
+        history = UsageHistory(root / FOLDER_OF_USAGE)
+        self.sampler = UsageSampler(runtime, self.publisher.dataplane, self, clock, history)
         self.images = ImageGate(context, root, runtime, self.controller, signals, registry)
         self.upkeep = Housekeeping(self.collector, clock, context.location, signals, runtime.take_events)
         storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock, self.controller)
@@ -83,6 +88,7 @@ class HostLocation:
             self.provisioner,
             self.scraper,
             self.scaling,
+            self.sampler,
             self.images,
             self.templates,
             self.tokens,

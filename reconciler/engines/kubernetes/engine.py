@@ -32,6 +32,7 @@ from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
 from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals
+from reconciler.engines.kubernetes.usage_sampler import ClusterUsageSampler, find_history
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
 from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
@@ -93,6 +94,8 @@ class KubernetesEngine:
         parts = ClusterParts(context, self._api, self._mirror, self._desired, self._applier)
         self._volumes = VolumeCommands(parts, self._apply_record)
         usage = VolumeUsage(self._api, self._mirror, context.clock)
+        history = find_history(context.settings.state, context.location)
+        self._usage = ClusterUsageSampler(self._api, self._mirror, owner.select(POD), context.clock, history)
         self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock_volumes)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
@@ -132,7 +135,8 @@ class KubernetesEngine:
         await self._mirror.follow([*ALWAYS_SERVED, *served])
         volumes = self._watcher.run(self._list_volume_sets)
         tags = (self._desired.tags.run(self.report), self._roll_moved_tags())
-        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes, *tags)
+        used = self._usage.run(lambda: [record.key for record in self._list_workloads()])
+        working = (self._refresh_workloads(), self._watch_times(), self._watch_kinds(), volumes, used, *tags)
         self._to_sweep.update(key for key in self._mirror.list_keys() if key.kind is Kind.GVC)
         self._working = [asyncio.create_task(work) for work in working]
         # Their tags are followed once they were looked at, also after a restart.
@@ -315,6 +319,7 @@ class KubernetesEngine:
             if left:
                 return self._terminating(step, left)
             self._desired.forget(key)
+            self._usage.forget(key)
         if spec is None:
             self._to_sweep.add(Key(Kind.GVC, "", key.gvc))
             return Outcome(step.id, Result.APPLIED, also=also)

@@ -173,7 +173,7 @@ class Desired:
     def not_applied(self, kind: str) -> list[str]:
         """Keys of the resources of ``kind`` that no record has as they are desired, in key order."""
         rows = self._db.all(
-            """SELECT key FROM desired WHERE key >= ? AND key < ? AND NOT EXISTS
+            """SELECT key FROM desired WHERE key IN (SELECT key FROM behind WHERE key >= ? AND key < ?) AND NOT EXISTS
             (SELECT 1 FROM applied WHERE applied.key = desired.key AND applied.digest = desired.digest) ORDER BY key""",
             prefix_range(f"{kind}/"),
         )

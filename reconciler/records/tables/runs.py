@@ -1,9 +1,9 @@
-"""The history of runs, bounded."""
+"""The history of runs, and how they went on: both bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -83,19 +83,19 @@ class Runs:
             (run,),
         )
 
-    def append_failed(self, run: Run) -> bool:
-        """Append ``run``, which did nothing; assigns its number and times, and returns whether it was appended.
+    def append_failed(self, run: Run) -> int:
+        """Append ``run``, which did nothing; assigns its number and times, and returns the number.
 
-        Repeated attempts on a revision with the same outcome are listed once.
+        0 if it was not appended: repeated attempts on a revision with the same outcome are listed once.
         """
         last = self.last_read(run.source)
         alike = last is not None and (last.revision, last.outcome) == (run.revision, run.outcome)
         if last is not None and alike and (run.revision or last.message == run.message):
-            return False
+            return 0
         with self._db.transaction():
             number = self.start(run.source, run.revision, run.reason, author=run.author, subject=run.subject)
             self.finish(number, run.outcome, "", {}, run.message)
-        return True
+        return number
 
     def find(self, number: int) -> Run | None:
         """The run ``number``; None if there is none, or not any more."""
@@ -124,3 +124,59 @@ def _decode_run(row: tuple[Any, ...]) -> Run:
     with stored_row("runs", row[0]):
         values = (*row[:8], _decode(row[8]), *row[9:])
         return Run(*values)
+
+
+KEEP_TIMELINES = 1_000
+"""The newest runs of which the timeline is kept."""
+
+
+class Phase(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A phase of a run, or a try of a step: ``begin`` and ``seconds`` are counted from the start of the run.
+
+    A step has its ``action``, ``key`` and ``location``. ``result`` is ``ok``, or the reason of a failure.
+    """
+
+    name: str
+    begin: float
+    seconds: float
+    result: str = "ok"
+    action: str = ""
+    key: str = ""
+    location: str = ""
+
+
+class Timeline(NamedTuple):
+    """The phases of a run in order of their begin; ``left_out`` others were too many.
+
+    ``trace`` is the id of its trace, "" where traces are not exported.
+    """
+
+    trace: str
+    phases: Sequence[Phase]
+    left_out: int = 0
+
+
+_encode_phases = msgspec.msgpack.Encoder().encode
+_decode_phases = msgspec.msgpack.Decoder(list[Phase]).decode
+
+
+class Timelines:
+    """One row for each of the newest runs that did something or were refused."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def put(self, run: int, timeline: Timeline) -> None:
+        """Record the timeline of ``run``, and drop that of the oldest."""
+        row = (run, timeline.trace, _encode_phases(list(timeline.phases)), timeline.left_out)
+        with self._db.transaction():
+            self._db.write("INSERT OR REPLACE INTO timelines VALUES (?, ?, ?, ?)", row)
+            self._db.write("DELETE FROM timelines WHERE run <= ?", (run - KEEP_TIMELINES,))
+
+    def get(self, run: int) -> Timeline | None:
+        """The timeline of ``run``; None if there is none, or not any more."""
+        row = self._db.one("SELECT trace, phases, left_out FROM timelines WHERE run = ?", (run,))
+        if row is None:
+            return None
+        with stored_row("timelines", run):
+            return Timeline(row[0], _decode_phases(row[1]), row[2])

@@ -75,6 +75,26 @@ function follow() {
   addEventListener("pagehide", () => events.close(), { once: true });
 }
 
+// A request that takes long is no loss of the connection: nothing else would say so.
+const slowAfter = 2000;
+const timers = new Map();
+const slow = new Set();
+
+function showSlow() {
+  document.getElementById("slow").hidden = slow.size === 0;
+}
+
+document.addEventListener("htmx:before:request", (event) => {
+  clearTimeout(timers.get(event.target));
+  timers.set(event.target, setTimeout(() => { slow.add(event.target); showSlow(); }, slowAfter));
+});
+document.addEventListener("htmx:finally:request", (event) => {
+  clearTimeout(timers.get(event.target));
+  timers.delete(event.target);
+  slow.delete(event.target);
+  showSlow();
+});
+
 showCopies();
 setInterval(showAges, 10000);
 // Somebody may have begun while the answer was on its way. A search replaces its own rows, which is what it is for.

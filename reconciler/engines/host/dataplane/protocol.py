@@ -87,6 +87,24 @@ LatencyListener = Callable[[Key, str, float], None]
 """Takes the workload and the name of the replica that answered a request, and the milliseconds until the response."""
 
 
+class RequestCounts(msgspec.Struct, frozen=True, gc=False):
+    """The requests of a workload so far, or connections; the count may begin at 0 again, as that of Traffic.
+
+    What they took is known by ``active_seconds``, as in Traffic, or as the mean ``latency`` of the last ones in
+    milliseconds; None where it is not.
+    """
+
+    arrived: int
+    active_seconds: float | None = None
+    latency: float | None = None
+
+    def plus(self, other: RequestCounts) -> RequestCounts:
+        """The counts of two backends together; their latency by what came."""
+        arrived = self.arrived + other.arrived
+        weighed = (self.latency or 0.0) * self.arrived + (other.latency or 0.0) * other.arrived
+        return RequestCounts(arrived, None, weighed / arrived if arrived else None)
+
+
 class PlaneContext(msgspec.Struct, frozen=True):
     """What a data plane gets from its location.
 
@@ -173,6 +191,11 @@ class DataPlane(Protocol):
 
         A workload that is missing, like an error, means that its traffic is unknown, not that there is none.
         """
+
+    async def count_requests(self) -> Mapping[Key, RequestCounts]:
+        """The counts of all served workloads, for people; called every minute. Raises EngineError."""
+        traffics = await self.traffic()
+        return {key: RequestCounts(each.arrived, each.active_seconds) for key, each in traffics.items()}
 
     def listen(self, listener: LatencyListener) -> None:  # noqa: ARG002 - the default needs none
         """Call ``listener`` for every answered request from now on, if this data plane measures latency."""

@@ -13,6 +13,7 @@ from reconciler.reasons import Reason
 if TYPE_CHECKING:
     from reconciler.engines.host.logs.search import Search
     from reconciler.engines.host.reading.snapshot import HostSnapshot
+    from reconciler.engines.usage_history import UsagePoint
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key
     from reconciler.settings import Settings
@@ -36,6 +37,13 @@ class HostReader:
 
         before, self._before = self._before, take_snapshot(self._root, self.location)
         return list_rows(self.location, self._before, before)
+
+    def usage_history(self, key: Key) -> list[UsagePoint]:
+        """The points of a workload in the last day."""
+        from reconciler.clock import SystemClock
+        from reconciler.engines.usage_history import FOLDER, UsageHistory
+
+        return UsageHistory(self._root / FOLDER).read(key, SystemClock().now())
 
     def log_streams(self) -> Iterator[LogStream]:
         """Every stream that exists."""

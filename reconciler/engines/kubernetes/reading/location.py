@@ -11,6 +11,7 @@ from reconciler.engines.reading import ExecTarget, LogSelection, LogStream, Repl
 if TYPE_CHECKING:
     from reconciler.engines.kubernetes.reading.logs import ClusterLogSearch
     from reconciler.engines.kubernetes.reading.pods import ClusterLocation
+    from reconciler.engines.usage_history import UsagePoint
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key
     from reconciler.settings import Settings
@@ -43,6 +44,13 @@ class KubernetesReader:
 
         place = self._place
         return ask_cluster(place.cluster, partial(list_replicas, location=place))
+
+    def usage_history(self, key: Key) -> list[UsagePoint]:
+        """The points of a workload in the last day, as the daemon of this host asked the cluster for them."""
+        from reconciler.clock import SystemClock
+        from reconciler.engines.kubernetes.usage_sampler import find_history
+
+        return find_history(self._settings.state, self.location).read(key, SystemClock().now())
 
     def log_streams(self) -> list[LogStream]:
         """The streams of existing pods: a cluster has no logs of deleted ones."""

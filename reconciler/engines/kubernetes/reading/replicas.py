@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 async def list_replicas(api: KubeApi, location: ClusterLocation) -> list[ReplicaRow]:
     """The replicas now, ordered by workload and name. Raises EngineError."""
-    pods, usage = await asyncio.gather(list_pods(api, location), _read_usage(api, location))
+    pods, usage = await asyncio.gather(list_pods(api, location), read_usage(api, location.selector))
     context = PodContext(SystemClock().now())
     rows: list[ReplicaRow] = []
     for key, group in groupby(pods, key=lambda pod: pod.key):
@@ -37,12 +37,12 @@ async def list_replicas(api: KubeApi, location: ClusterLocation) -> list[Replica
     return rows
 
 
-async def _read_usage(api: KubeApi, location: ClusterLocation) -> dict[str, list[ObjectPart]]:
-    """What pods use, by namespace; nothing where the cluster does not measure it."""
+async def read_usage(api: KubeApi, selector: str) -> dict[str, list[ObjectPart]]:
+    """What the pods of ``selector`` use, by namespace; nothing where the cluster does not measure it."""
     usage: defaultdict[str, list[ObjectPart]] = defaultdict(list)
     try:
         async with asyncio.timeout(METRICS_SECONDS):
-            page = await api.list(POD_METRICS, location.selector)
+            page = await api.list(POD_METRICS, selector)
     except (TimeoutError, EngineError):
         return usage
     for item in map(_decode, page.items):

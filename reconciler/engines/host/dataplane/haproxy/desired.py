@@ -125,6 +125,11 @@ class DesiredState:
         """Whether there is a workload with an address."""
         return bool(self.services or self._suspended)
 
+    @property
+    def keys_of_backends(self) -> Mapping[str, Key]:
+        """The workload of each backend."""
+        return self._names
+
     def names(self, key: Key) -> tuple[str, ...]:
         """The backends of a served workload: that of its first port, and those of others that routes lead to."""
         return self._backends.get(key, ())

@@ -31,13 +31,21 @@ from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
 from reconciler.engines.host.dataplane.haproxy.log_socket import LogSocket
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.measuring import read_request_counts
 from reconciler.engines.host.dataplane.haproxy.program import Program, usable_program
 from reconciler.engines.host.dataplane.haproxy.proxy import LiveProxy
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
 from reconciler.engines.host.dataplane.haproxy.rendering.render import FILES
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
-from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, report_refused
+from reconciler.engines.host.dataplane.protocol import (
+    LatencyListener,
+    PlaneContext,
+    RequestCounts,
+    Service,
+    Traffic,
+    report_refused,
+)
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -187,6 +195,10 @@ class HaproxyDataPlane:
             traffic = self._proxy.traffic(name, apart=apart)
             traffics[key] = traffics[key].plus(traffic) if key in traffics else traffic
         return traffics
+
+    async def count_requests(self) -> dict[Key, RequestCounts]:
+        """The counts of all backends. Raises EngineError."""
+        return read_request_counts(await self._proxy.show_backends(), self._desired.keys_of_backends)
 
     def live_servers(self, key: Key) -> dict[str, LiveServer]:
         """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""

@@ -35,6 +35,7 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     read_facts,
 )
 from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.measuring import SHOW_BACKENDS
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
 from reconciler.engines.host.dataplane.haproxy.routes import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
@@ -193,6 +194,10 @@ class LiveProxy:
         apart, on_hold = apart and self.current, name in self._facts.holds
         counted = self._facts.counted.get(name, Counted())
         return former.plus(live.traffic_of(counted, on_hold=on_hold) if apart else live.traffic(on_hold=on_hold))
+
+    async def show_backends(self) -> str:
+        """The statistics of all backends. Raises EngineError."""
+        return await self._master.ask(SHOW_BACKENDS)
 
     def waiting(self) -> dict[str, int]:
         """How many requests wait, by backend."""
