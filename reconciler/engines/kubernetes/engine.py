@@ -35,7 +35,7 @@ from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
 from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
-from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
+from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
@@ -46,7 +46,7 @@ from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import mounted_volumesets, read_specification
+from reconciler.model.kinds.workload import Specification, mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -91,8 +91,8 @@ class KubernetesEngine:
         self._claims = VolumeClaims(context.records, context.settings.org)
         parts = ClusterParts(context, self._api, self._mirror, self._desired, self._applier)
         self._volumes = VolumeCommands(parts, self._apply_record)
-        usage = VolumeUsage(self._api, self._mirror, context.clock)
-        self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock_volumes)
+        self._undos = RestoreUndos(parts, self._volumes, self.report)
+        self._watcher = VolumeWatcher(parts, self._volumes, self._undos, self, self._lock_volumes)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)
@@ -319,7 +319,7 @@ class KubernetesEngine:
             return Outcome(step.id, Result.APPLIED, also=also)
         if running is None:
             self._observer.expect_news(key)
-        await self._moves.bring_volumes(key, mounted_volumesets(spec))
+        await self._bring_volumes(key, spec)
         applied = AppliedResource(key, step.body, step.digest, step.version)
         await self._releases.take_before(applied)
         version = await self._apply(applied)
@@ -327,6 +327,14 @@ class KubernetesEngine:
         health = Health.HEALTHY if spec.type == "cron" else Health.LOADING
         seen = Observation(key, step.location, health, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
+
+    async def _bring_volumes(self, key: Key, spec: Specification) -> None:
+        """Let a workload have its volumes before it runs: else the cluster makes empty ones. Raises EngineError."""
+        names = mounted_volumesets(spec)
+        for volumeset in (Key(Kind.VOLUMESET, key.gvc, name) for name in names):
+            async with self._lock(volumeset):
+                await self._undos.finish_all(volumeset)
+        await self._moves.bring_volumes(key, names)
 
     async def _apply(self, applied: AppliedResource) -> int:
         """Make the cluster have ``applied``; returns its version there. Raises EngineError."""
@@ -366,6 +374,7 @@ class KubernetesEngine:
         past = self._claims.record(step.key)
         spec = read_volumeset(past.body) if past is not None else VolumeSetSpecification()
         final, waits = spec.snapshots.create_final_snapshot, ""
+        await self._undos.finish_all(step.key)
         if step.action is Action.DELETE:
             waits = await self._volumes.delete_claims(step.key, final=final)
         elif step.action is Action.REPLACE and past is not None and past.digest != step.digest:
@@ -395,6 +404,7 @@ class KubernetesEngine:
             async with self._lock(key):
                 return await self._commands.run(key, ask, command_id)
         async with self._lock_volumes(key):
+            await self._undos.finish_all(key, bring_back=True)
             return await self._volumes.change_volume(key, ask, command_id)
 
     # Changed inputs
@@ -429,7 +439,7 @@ class KubernetesEngine:
                 return True
             try:
                 with contain_bugs(f"refresh of {key}"):
-                    await self._moves.bring_volumes(key, mounted_volumesets(read_specification(record.body)))
+                    await self._bring_volumes(key, read_specification(record.body))
                     await self._apply_record(record)
             except RecordsError:
                 raise

@@ -31,8 +31,8 @@ from reconciler.engines.kubernetes.rendering.names import (
 )
 from reconciler.engines.kubernetes.status.fields import read_field, read_items, read_text
 from reconciler.engines.kubernetes.status.snapshots import read_index
-from reconciler.engines.kubernetes.volumes.commands import without_server_fields
 from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
+from reconciler.engines.kubernetes.volumes.restores import without_server_fields
 from reconciler.engines.kubernetes.volumes.snapshots import REPLACES
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

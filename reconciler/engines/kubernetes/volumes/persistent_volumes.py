@@ -48,7 +48,8 @@ class PersistentVolumes:
         content = await self._api.get(target)
         metadata = claim["metadata"]
         there = (read_text(content, "spec", "claimRef", "namespace"), read_text(content, "spec", "claimRef", "name"))
-        if content is None or there != (metadata["namespace"], former):
+        has_it = read_text(content, "spec", "claimRef", "uid") == metadata["uid"]
+        if content is None or there != (metadata["namespace"], former) or has_it:
             return
         reference = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
         change = {
