@@ -153,13 +153,19 @@ class ObservationRecorder:
         observations = self._known.get(location, {})
         fresh = [observation for observation in answer if observations.get(str(observation.key)) != observation]
         there = {str(observation.key): observation for observation in answer}
-        asked = set(map(str, part)) if part is not None else observations.keys()
-        others = {key: observation for key, observation in observations.items() if key not in asked}
-        self._known[location] = others | {
+        known = {
             key: observation
             for key, observation in there.items()
             if key in observations or self._records.applied.exists(key)
         }
+        if part is None:
+            self._known[location] = known
+            return fresh
+        # What was not asked for stays, and costs nothing: there may be many of it.
+        kept = self._known.setdefault(location, {})
+        for key in set(map(str, part)) - known.keys():
+            kept.pop(key, None)
+        kept.update(known)
         return fresh
 
     def _news(self, engine: Engine) -> list[EngineEvent]:
