@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -346,3 +347,39 @@ def test_a_claim_of_others_amid_an_undo_is_left_to_people(harness: VolumeHarness
     harness.check()
     harness.catch_up()
     assert_undone(harness, former)
+
+
+FOREIGN = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "theirs", "annotations": {"reconciler.dev/reclaim-policy": "Delete"}},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "10Gi"},
+        "claimRef": {"namespace": "others", "name": CLAIM, "uid": "gone"},
+        "hostPath": {"path": "/theirs"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    },
+}
+"""A volume of another namespace, which is retained while it moves."""
+
+
+def test_an_annotation_reaches_no_volume_of_others(harness: VolumeHarness) -> None:
+    """Who may write in the namespace names volumes in annotations; what they say of other namespaces has no effect."""
+    harness.server.create(FOREIGN)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claims = [{"metadata": {"name": CLAIM, "namespace": place}, "spec": spec} for place in (SPACE, "others")]
+    claims.append({"metadata": {"name": "other-web-0", "namespace": SPACE}, "spec": spec})
+    undos = [{"volumeset": "data", "uid": "gone", "volume": "theirs", "former": former} for former in claims]
+    texts = [*map(json.dumps, undos), "no JSON", '{"volumeset": "data", "uid": "", "volume": "", "former": {}}']
+    marks = {f"undo.reconciler.dev/{number}": text for number, text in enumerate(texts)}
+    harness.server.patch("ConfigMap", "reconciler", SPACE, {"metadata": {"annotations": marks}})
+    replaces = {"metadata": {"annotations": {"reconciler.dev/replaces": "theirs"}}}
+    harness.server.patch("PersistentVolumeClaim", CLAIM, SPACE, replaces)
+    former = read_claim(harness)
+    harness.check()
+    harness.check()
+    assert harness.server.object("PersistentVolume", "theirs")["spec"] == FOREIGN["spec"]
+    assert harness.names("PersistentVolumeClaim") == [CLAIM]
+    assert harness.names("PersistentVolumeClaim", "others") == []
+    assert read_claim(harness)["metadata"]["uid"] == former["metadata"]["uid"]

@@ -101,7 +101,7 @@ class VolumeMoves:
             return
         await self._api.delete(claim.id, uid=claim.uid)
         self._mirror.drop(claim.id)
-        await self._volumes.give_back_policy(read_text(there, "spec", "volumeName"))
+        await self._volumes.give_back_policy(read_text(there, "spec", "volumeName"), claim.id.namespace)
 
     def _target_of(self, claim: MirroredObject, key: Key, workload: Key) -> ObjectId:
         index = read_index(claim.decode())
@@ -139,7 +139,7 @@ class VolumeMoves:
         """Let a new claim wait for the volume, then delete the former claim."""
         content = claim.decode()
         volume = read_text(content, "spec", "volumeName")
-        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""))
+        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""), target.namespace)
         if volume:
             await self._volumes.retain(volume)
             if await self._api.get(target) is None:
@@ -157,7 +157,7 @@ class VolumeMoves:
                 return  # it had no volume
             volume = read_text(claim, "spec", "volumeName")
             if read_text(claim, "status", "phase") == "Bound":
-                await self._volumes.give_back_policy(volume)
+                await self._volumes.give_back_policy(volume, target.namespace)
                 answer = await self._api.patch(target, {"metadata": {"annotations": {MOVED_FROM: None}}})
                 self._mirror.put(CLAIM, msgspec.json.encode(answer))
                 return

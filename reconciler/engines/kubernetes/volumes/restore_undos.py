@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.engines.kubernetes.client.objects import CLAIM, CONFIG_MAP, KubeObject, ObjectId
 from reconciler.engines.kubernetes.parts import ClusterParts
-from reconciler.engines.kubernetes.rendering.names import PREFIX, SHORT_LENGTH, TOOL, format_label
+from reconciler.engines.kubernetes.rendering.names import PREFIX, SHORT_LENGTH, TOOL, claim_template_name, format_label
 from reconciler.engines.kubernetes.status.fields import read_text
 from reconciler.engines.kubernetes.status.snapshots import RESTORE_UNDONE, read_index
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
@@ -66,10 +66,18 @@ class RestoreUndos:
 
     def list(self, key: Key) -> list[Undo]:
         """Those of a volume set that are under way."""
-        item = self._mirror.get(self._parent_of(key))
+        parent = self._parent_of(key)
+        item = self._mirror.get(parent)
         marks = item.annotations if item is not None else {}
         undos = (_read_undo(name, text) for name, text in sorted(marks.items()) if name.startswith(UNDO))
-        return [undo for undo in undos if undo is not None and undo.volumeset == key.name]
+        # Others can write it: it names a volume of this set, here, and nothing else.
+        start = f"{claim_template_name(key.name)}-"
+        return [
+            undo
+            for undo in undos
+            if undo is not None and undo.volumeset == key.name
+            if undo.target.namespace == parent.namespace and undo.target.name.startswith(start)
+        ]
 
     async def begin(self, key: Key, claim: KubeObject, why: str) -> None:
         """Put the volume that a restore has replaced back into service: ``claim``, which was to follow it, has none.
@@ -120,7 +128,8 @@ def _read_undo(annotation: str, text: str) -> Undo | None:
         undo = msgspec.json.decode(text, type=Undo)
     except msgspec.MsgspecError:
         return None
-    return msgspec.structs.replace(undo, annotation=annotation)
+    named = all(read_text(undo.former, "metadata", name) for name in ("namespace", "name"))
+    return msgspec.structs.replace(undo, annotation=annotation) if named else None
 
 
 def _require_vacant(target: ObjectId, there: KubeObject | None, undo: Undo) -> str:

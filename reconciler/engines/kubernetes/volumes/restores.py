@@ -107,13 +107,13 @@ class ReplacedVolumes:
         elif read_text(claim, "spec", "volumeName") != volume:
             return
         await self._volumes.hand_over(volume, target.name, claim)
-        await self._volumes.give_back_policy(volume)
+        await self._volumes.give_back_policy(volume, target.namespace)
 
     async def release(self, claim: KubeObject) -> None:
         """Let go of the volume whose place that of ``claim`` has taken, if there is one."""
         former = read_text(claim, "metadata", "annotations", REPLACES)
         if former:
-            await self._volumes.give_back_policy(former)
+            await self._volumes.give_back_policy(former, claim["metadata"]["namespace"])
             target = ObjectId(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
             answer = await self._api.patch(target, {"metadata": {"annotations": {REPLACES: None}}})
             self._mirror.put(CLAIM, msgspec.json.encode(answer))
