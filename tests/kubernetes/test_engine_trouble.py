@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from lightkube.config.kubeconfig import KubeConfig
 
 from reconciler.engines.kubernetes import engine
 from reconciler.engines.kubernetes.access import list_rights
@@ -114,10 +115,20 @@ def apply_version(harness: RealHarness, version: int) -> Outcome | None:
     return outcome if outcome.result is Result.APPLIED else None
 
 
-def test_a_token_that_ends_is_read_again_from_its_file(harness: RealHarness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("origin", ["a kubeconfig", "the pod"])
+def test_a_token_that_ends_is_read_again_from_its_file(
+    harness: RealHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    """As the kubelet renews that of a service account in the pod of the daemon."""
     cluster, file = harness.cluster, tmp_path / "token"
     file.write_text(cluster.token_of(ACCOUNT, ACCOUNT, seconds=20.0))
-    kubeconfig = cluster.write_kubeconfig("token-file", {"tokenFile": str(file)})
+    kubeconfig = cluster.write_kubeconfig("token-file", {"tokenFile": str(file)}) if origin != "the pod" else None
+    if kubeconfig is None:
+        (tmp_path / "namespace").write_text(ACCOUNT)
+        (tmp_path / "ca.crt").write_bytes((cluster.folder / "ca.crt").read_bytes())
+        monkeypatch.setattr(KubeConfig.from_service_account.__func__, "__defaults__", (tmp_path,))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", cluster.url.rpartition(":")[2])
     harness.bound = msgspec.structs.replace(harness.bound, kubeconfig=kubeconfig)
     harness.begin_anew()
     harness.start_web()

@@ -366,7 +366,7 @@ FOREIGN = {
 
 def test_an_annotation_reaches_no_volume_of_others(harness: VolumeHarness) -> None:
     """Who may write in the namespace names volumes in annotations; what they say of other namespaces has no effect."""
-    harness.server.create(FOREIGN)
+    theirs = harness.server.create(FOREIGN)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
     claims = [{"metadata": {"name": CLAIM, "namespace": place}, "spec": spec} for place in (SPACE, "others")]
     claims.append({"metadata": {"name": "other-web-0", "namespace": SPACE}, "spec": spec})
@@ -379,7 +379,7 @@ def test_an_annotation_reaches_no_volume_of_others(harness: VolumeHarness) -> No
     former = read_claim(harness)
     harness.check()
     harness.check()
-    assert harness.server.object("PersistentVolume", "theirs")["spec"] == FOREIGN["spec"]
+    assert harness.server.object("PersistentVolume", "theirs")["spec"] == theirs["spec"]
     assert harness.names("PersistentVolumeClaim") == [CLAIM]
     assert harness.names("PersistentVolumeClaim", "others") == []
     assert read_claim(harness)["metadata"]["uid"] == former["metadata"]["uid"]
