@@ -150,22 +150,18 @@ class ObservationRecorder:
 
     def _fresh(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> list[Observation]:
         """New or changed observations; those of resources without a record yet count as new every time."""
-        observations = self._known.get(location, {})
-        fresh = [observation for observation in answer if observations.get(str(observation.key)) != observation]
-        there = {str(observation.key): observation for observation in answer}
-        known = {
+        recorded = self._known.setdefault(location, {})
+        fresh = [observation for observation in answer if recorded.get(str(observation.key)) != observation]
+        there = {
             key: observation
-            for key, observation in there.items()
-            if key in observations or self._records.applied.exists(key)
+            for observation in answer
+            if (key := str(observation.key)) in recorded or self._records.applied.exists(key)
         }
-        if part is None:
-            self._known[location] = known
-            return fresh
         # What was not asked for stays, and costs nothing: there may be many of it.
-        kept = self._known.setdefault(location, {})
-        for key in set(map(str, part)) - known.keys():
-            kept.pop(key, None)
-        kept.update(known)
+        asked = recorded.keys() if part is None else set(map(str, part))
+        for key in asked - there.keys():
+            recorded.pop(key, None)
+        recorded.update(there)
         return fresh
 
     def _news(self, engine: Engine) -> list[EngineEvent]:

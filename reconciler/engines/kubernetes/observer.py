@@ -91,7 +91,7 @@ class ClusterObserver:
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
         self._specs: dict[Key, _DerivedSpec] = {}
-        self._kept: dict[Key, _KeptObservation] = {}
+        self._past: dict[Key, _PastObservation] = {}
 
     def list_followed(self) -> frozenset[Key]:
         """The workloads of which something may be news, also those that are gone."""
@@ -150,10 +150,10 @@ class ClusterObserver:
             return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
         inputs = self._list_inputs(key, record, gvc) if record is not None and running is not None else None
-        kept = self._kept.get(key)
-        if kept is not None and kept.inputs == inputs and self._context.clock.now() < kept.until:
-            return kept.observation
-        self._kept.pop(key, None)
+        past = self._past.get(key)
+        if past is not None and past.inputs == inputs and self._context.clock.now() < past.until:
+            return past.observation
+        self._past.pop(key, None)
         if running is None:
             await self._note_last_news(key, record, gvc)
             items = self._mirror.of_key(key)
@@ -181,7 +181,7 @@ class ClusterObserver:
             state = with_condition(state, condition)
         seen = Observation(key, self._context.location, health, state, digest, version)
         if inputs is not None and live.spec.type is not Type.CRON and _is_well(live):
-            self._kept[key] = _KeptObservation(inputs, math.inf if until is None else until, seen)
+            self._past[key] = _PastObservation(inputs, math.inf if until is None else until, seen)
         return seen
 
     def _list_inputs(self, key: Key, record: Record, gvc: _Gvc) -> tuple[object, ...] | None:
@@ -385,7 +385,7 @@ class _Gvc(NamedTuple):
     version: int
 
 
-class _KeptObservation(NamedTuple):
+class _PastObservation(NamedTuple):
     """What was observed with ``inputs``, and is as true ``until`` then, in seconds since the epoch."""
 
     inputs: tuple[object, ...]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOOPBACK = "127.0.0.1"
-ELSEWHERE = ("198.51.100.1", 9)
+FAR_AWAY = ("198.51.100.1", 9)
 """An address of nobody (RFC 5737): the route to it shows the address of this machine; nothing is sent."""
 
 
@@ -36,7 +36,7 @@ def node_address() -> Iterator[str]:
 def _find_global_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(ELSEWHERE)
+            probe.connect(FAR_AWAY)
         except OSError:
             return ""
         address: str = probe.getsockname()[0]

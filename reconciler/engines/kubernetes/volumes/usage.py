@@ -26,7 +26,6 @@ REFUSED = 600.0
 
 Claim = tuple[str, str]
 """Its namespace and its name."""
-NODE = ("spec", "nodeName")
 TOO_MANY = 429
 
 
@@ -117,10 +116,9 @@ class VolumeUsage:
         for item in self._mirror.of_kind(POD):
             if item.key is not None and item.key.kind is Kind.WORKLOAD and b'"persistentVolumeClaim"' in item.content:
                 pod = item.decode()
-                for volume in read_items(pod, "spec", "volumes"):
-                    claim, node = read_text(volume, "persistentVolumeClaim", "claimName"), read_text(pod, *NODE)
-                    if claim and node:
-                        yield (item.id.namespace, claim), node
+                node, volumes = read_text(pod, "spec", "nodeName"), read_items(pod, "spec", "volumes")
+                names = (read_text(volume, "persistentVolumeClaim", "claimName") for volume in volumes)
+                yield from (((item.id.namespace, name), node) for name in names if name and node)
 
     async def _ask(self, node: str) -> Mapping[Claim, int]:
         content = await self._api.read(
