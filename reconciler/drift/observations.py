@@ -150,16 +150,18 @@ class ObservationRecorder:
 
     def _fresh(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> list[Observation]:
         """New or changed observations; those of resources without a record yet count as new every time."""
-        observations = self._known.get(location, {})
-        fresh = [observation for observation in answer if observations.get(str(observation.key)) != observation]
-        there = {str(observation.key): observation for observation in answer}
-        asked = set(map(str, part)) if part is not None else observations.keys()
-        others = {key: observation for key, observation in observations.items() if key not in asked}
-        self._known[location] = others | {
+        recorded = self._known.setdefault(location, {})
+        fresh = [observation for observation in answer if recorded.get(str(observation.key)) != observation]
+        there = {
             key: observation
-            for key, observation in there.items()
-            if key in observations or self._records.applied.exists(key)
+            for observation in answer
+            if (key := str(observation.key)) in recorded or self._records.applied.exists(key)
         }
+        # What was not asked for stays, and costs nothing: there may be many of it.
+        asked = recorded.keys() if part is None else set(map(str, part))
+        for key in asked - there.keys():
+            recorded.pop(key, None)
+        recorded.update(there)
         return fresh
 
     def _news(self, engine: Engine) -> list[EngineEvent]:

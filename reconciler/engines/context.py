@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -31,6 +31,11 @@ class LocationRecords:
     def here(self, key: Key) -> Record | None:
         """The record of ``key`` at this location."""
         return self._records.applied.at(key, self.location)
+
+    def list_here(self, keys: Iterable[Key]) -> dict[Key, Record]:
+        """The records of ``keys`` at this location, read at once; keys without one are left out."""
+        found = self._records.applied.get_many(keys).values()
+        return {record.key: record for same in found for record in same if record.location == self.location}
 
     def find_shared(self, key: Key) -> Record | None:
         """The record of ``key`` that has no location: a GVC, a location, an identity, a secret."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -66,6 +66,10 @@ class VolumeClaims:
     def record(self, key: Key) -> Record | None:
         """The record of ``key`` at this location."""
         return self._records.here(key)
+
+    def records(self, keys: Iterable[Key]) -> dict[Key, Record]:
+        """The records of ``keys`` at this location, read at once; keys without one are left out."""
+        return self._records.list_here(keys)
 
     def find_shared(self, key: Key) -> Record | None:
         """The record of ``key`` without a location."""

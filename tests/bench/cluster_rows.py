@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -96,19 +97,13 @@ class ClusterBench:
 
 def cluster(workspace: Workspace) -> Iterator[Row]:
     """The first apply beside that of kubectl, a change, nothing to do, and pods that change. No pod really runs."""
-    count = 100 if workspace.quick else WORKLOADS
-    folder = workspace.scratch / "cluster"
-    folder.mkdir()
-    policy = folder / "policy.json"
-    policy.write_text(json.dumps(AUDIT))
-    audit = [f"--audit-policy-file={policy}", f"--audit-log-path={folder}/lists"]
-    with running_cluster(kube_apiserver=audit) as server:
-        bench = ClusterBench(server, folder, count)
-        first = bench.apply()
+    with _installed(workspace) as (bench, first):
+        count, folder = bench.count, workspace.scratch / "cluster"
         objects = bench.list_objects()
         bench.take_lists()
         with bench.sandbox.daemon(fresh=True) as daemon:
-            yield from _measure_daemon(bench, daemon)
+            yield from _measure_changes(bench, daemon)
+            yield from _measure_pods(bench, daemon, CHANGES)
     # On a cluster of its own, which does not work on the pods of the other one.
     with running_cluster() as server:
         kubectl = _apply_by_kubectl(server, folder, objects)
@@ -119,13 +114,41 @@ def cluster(workspace: Workspace) -> Iterator[Row]:
     yield Row("  resident at most", first.peak, 400, "MB")
 
 
+def pods(workspace: Workspace) -> Iterator[Row]:
+    """Of `cluster`, only what pods that change cost, and what nothing costs: with `--workloads` in a minute or two."""
+    with _installed(workspace) as (bench, _), bench.sandbox.daemon(fresh=True) as daemon:
+        eventually(lambda: daemon.logged("reconciled"), "the first run ends", PATIENCE)
+        eventually(lambda: len(bench.list_pods(0)) >= bench.count, "its pods are there", PATIENCE)
+        _report_pods(bench, bench.list_pods(0))
+        yield from _measure_pods(bench, daemon, 0)
+        pid, seconds = daemon.process.pid, 2.0 if workspace.quick else 60.0
+        before = used(pid).cpu
+        time.sleep(seconds)
+        share = 100 * (used(pid).cpu - before) / seconds
+        yield Row(f"{bench.count:,} workloads on a cluster: nothing changes: of one core", share, 0, "%")
+
+
+@contextmanager
+def _installed(workspace: Workspace) -> Iterator[tuple[ClusterBench, Measured]]:
+    """All workloads on a cluster, with what their first apply took."""
+    count = workspace.workloads or (100 if workspace.quick else WORKLOADS)
+    folder = workspace.scratch / "cluster"
+    folder.mkdir(exist_ok=True)
+    policy = folder / "policy.json"
+    policy.write_text(json.dumps(AUDIT))
+    audit = [f"--audit-policy-file={policy}", f"--audit-log-path={folder}/lists"]
+    with running_cluster(kube_apiserver=audit) as server:
+        bench = ClusterBench(server, folder, count)
+        yield bench, bench.apply()
+
+
 def _apply_by_kubectl(server: Cluster, folder: Path, objects: list[dict[str, Any]]) -> Measured:
     file = folder / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     return run([*server.kubectl_command(), "apply", "--server-side", "--filename", file])
 
 
-def _measure_daemon(bench: ClusterBench, daemon: DaemonProcess) -> Iterator[Row]:
+def _measure_changes(bench: ClusterBench, daemon: DaemonProcess) -> Iterator[Row]:
     name, pid = f"{bench.count:,} workloads on a cluster", daemon.process.pid
     eventually(lambda: daemon.logged("reconciled"), "the first run ends", PATIENCE)
     yield Row(f"{name}: lists at a start", bench.take_lists().total(), 0, "", note="pages of 500 objects")
@@ -144,7 +167,11 @@ def _measure_daemon(bench: ClusterBench, daemon: DaemonProcess) -> Iterator[Row]
     yield Row(
         f"{name}: one change to recorded, p50", median(taken), 0.15, note=f"the slowest {max(taken):.3f} s", cpu=cpu
     )
-    pods = bench.list_pods(CHANGES)
+
+
+def _measure_pods(bench: ClusterBench, daemon: DaemonProcess, first: int) -> Iterator[Row]:
+    """What changes of pods cost, of all workloads from the one with the number ``first`` on."""
+    name, pid, pods = f"{bench.count:,} workloads on a cluster", daemon.process.pid, bench.list_pods(first)
     reports = [pods[number % len(pods)] for number in range(10 * RATE)]
     before, began = used(pid).cpu, time.perf_counter()
     _report_pods(bench, reports)

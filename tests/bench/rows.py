@@ -8,7 +8,7 @@ from statistics import median
 
 from tests.bench import large_gvc, peers
 from tests.bench.api_rows import api
-from tests.bench.cluster_rows import cluster
+from tests.bench.cluster_rows import cluster, pods
 from tests.bench.command_rows import THOUSANDS, asked
 from tests.bench.containers import containers
 from tests.bench.cron_rows import cron
@@ -242,9 +242,12 @@ _ALL = (
     platform,
     cron,
     cluster,
+    pods,
     containers,
     dataplane,
 )
+ON_DEMAND = frozenset({"pods"})
+"""Rows that repeat a part of others, and are measured only where they are named."""
 ROWS: dict[str, Callable[[Workspace], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
 

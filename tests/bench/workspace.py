@@ -52,6 +52,8 @@ class Workspace:
         self.quick = quick
         self.fixture = fixture
         self.calibration = calibration
+        self.workloads = 0
+        """How many the rows about clusters have; 0: as many as they are about."""
         self._applied: dict[tuple[str, int], Installation] = {}
         self._made = 0
 

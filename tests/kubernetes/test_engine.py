@@ -292,3 +292,25 @@ class Scope:
     def has(self, item: Any) -> bool:
         """Whether an object is in it."""
         return self._namespace in (item.id.namespace, item.id.name)
+
+
+def test_two_daemons_on_one_cluster_leave_each_other_alone(harness: RealHarness, tmp_path: Path) -> None:
+    harness.start_web()
+    before = harness.versions()
+    prefix = harness.space.removesuffix("shop")
+    other = RealHarness(tmp_path / "other", harness.cluster, prefix, instance="other")
+    try:
+        other.open()
+        assert other.see() == {}
+        adopting = change_body()
+        adopting["tags"] = {"reconciler/adopt": "true"}
+        for body in (change_body(), adopting):
+            outcome = other.apply(make_step(body))[WEB]
+            assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.FOREIGN_OBJECT)
+            assert "it belongs to the instance acme" in outcome.message
+        assert other.delete_web().result is not Result.FAILED
+    finally:
+        other.close()
+    harness.catch_up()
+    assert harness.versions() == before
+    harness.assert_no_drift()

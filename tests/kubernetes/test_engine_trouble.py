@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from lightkube.config.kubeconfig import KubeConfig
 
+from reconciler.engines.kubernetes import engine
 from reconciler.engines.kubernetes.access import list_rights
+from reconciler.engines.kubernetes.client.objects import HTTP_ROUTE
 from reconciler.engines.kubernetes.engine import NEEDED
 from reconciler.engines.kubernetes.reading.trial import try_steps
 from reconciler.engines.plugin import PlanTrial
@@ -21,9 +25,11 @@ from reconciler.settings import LocationSettings, Settings
 from tests.engines.kubernetes.engine_kit import WEB, change_body, make_step
 from tests.engines.kubernetes.test_engine_hostile import hostile_bodies
 from tests.kubernetes.cluster.client import Object
+from tests.kubernetes.cluster.definitions import GATEWAY
 from tests.kubernetes.cluster.kubelet import Kubelet
 from tests.kubernetes.cluster.webhooks import Refused, describe_webhook
 from tests.kubernetes.real_harness import RealHarness
+from tests.kubernetes.rights import ACCOUNT
 
 pytestmark = pytest.mark.cluster
 
@@ -76,6 +82,89 @@ def test_a_quota_and_a_webhook_refuse_in_their_words(harness: RealHarness, kubel
         assert (outcome.reason, "images need a digest" in outcome.message) == (Reason.ADMISSION_REFUSED, True)
     finally:
         harness.cluster.kubectl("delete", "validatingwebhookconfiguration", f"{name}.test.reconciler")
+
+
+def test_a_webhook_that_does_not_answer_is_named_until_it_does(harness: RealHarness, kubelet: Kubelet) -> None:
+    harness.start_web()
+    before = harness.versions()
+    name = f"slow-{harness.cluster.minor.replace('.', '-')}"
+    kubelet.webhooks[name] = lambda request: []
+    kubelet.webhook_delays[name] = 3.0  # of one that it may take
+    harness.cluster.apply(describe_webhook("Validating", name, kubelet.port, harness.space, ["deployments"]))
+    try:
+        outcome = harness.until(lambda: find_refusal(harness), "the server asks it")
+        assert (outcome.reason, outcome.retry) == (Reason.ADMISSION_REFUSED, True)
+        assert f'failed calling webhook "{name}.test.reconciler"' in outcome.message
+        del kubelet.webhook_delays[name]
+        version = harness.image + 1
+        again = harness.until(lambda: apply_version(harness, version), "it is applied once the webhook answers")
+        assert again.result is Result.APPLIED
+    finally:
+        harness.cluster.kubectl("delete", "validatingwebhookconfiguration", f"{name}.test.reconciler")
+    harness.wait_for_health()
+    assert list_surroundings(harness.versions()) == list_surroundings(before)
+
+
+def list_surroundings(versions: dict[str, str]) -> dict[str, str]:
+    """The versions of what another image does not change."""
+    kinds = ("Secret/", "Service/", "ServiceAccount/", "NetworkPolicy/")
+    return {name: version for name, version in versions.items() if name.startswith(kinds)}
+
+
+def apply_version(harness: RealHarness, version: int) -> Outcome | None:
+    """What the image of a version ends with, once it is applied."""
+    outcome = harness.apply_web(version, image=f"nginx:{version}")
+    return outcome if outcome.result is Result.APPLIED else None
+
+
+@pytest.mark.parametrize("origin", ["a kubeconfig", "the pod"])
+def test_a_token_that_ends_is_read_again_from_its_file(
+    harness: RealHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    """As the kubelet renews that of a service account in the pod of the daemon."""
+    cluster, file = harness.cluster, tmp_path / "token"
+    file.write_text(cluster.token_of(ACCOUNT, ACCOUNT, seconds=20.0))
+    kubeconfig = cluster.write_kubeconfig("token-file", {"tokenFile": str(file)}) if origin != "the pod" else None
+    if kubeconfig is None:
+        (tmp_path / "namespace").write_text(ACCOUNT)
+        (tmp_path / "ca.crt").write_bytes((cluster.folder / "ca.crt").read_bytes())
+        monkeypatch.setattr(KubeConfig.from_service_account.__func__, "__defaults__", (tmp_path,))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", cluster.url.rpartition(":")[2])
+    harness.bound = msgspec.structs.replace(harness.bound, kubeconfig=kubeconfig)
+    harness.begin_anew()
+    harness.start_web()
+    before = harness.versions()
+    outcome = harness.until(lambda: find_refusal(harness), "the token ends")
+    assert outcome.reason is Reason.CREDENTIALS_REFUSED
+    assert "renew the credentials that the kubeconfig names" in outcome.message
+    file.write_text(cluster.token_of(ACCOUNT, ACCOUNT))
+    harness.until(lambda: apply_version(harness, harness.image + 1), "the new token works")
+    harness.wait_for_health()
+    assert not harness.engine._mirror.failures()
+    assert {name for name in before if not name.startswith("Pod/")} <= harness.versions().keys()
+
+
+def test_a_kind_that_is_installed_later_is_used_and_one_that_goes_is_missed(
+    harness: RealHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "DISCOVERY_SECONDS", 0.2)
+    definitions = [f"{addition.plural}.{addition.group}" for addition in GATEWAY]
+    harness.cluster.kubectl("delete", "customresourcedefinition", "--ignore-not-found", *definitions)
+    harness.bound = msgspec.structs.replace(harness.bound, gateway="public/edge")
+    harness.begin_anew()
+    harness.start_web()
+    assert not harness.engine._desired.features.gateway_api
+    try:
+        harness.cluster.install(*GATEWAY)
+        harness.until(lambda: harness.engine._desired.features.gateway_api, "the kind is noticed")
+        harness.until(lambda: harness.engine._mirror.is_complete(HTTP_ROUTE), "it is watched")
+        harness.assert_no_drift()
+    finally:
+        harness.cluster.kubectl("delete", "customresourcedefinition", "--ignore-not-found", *definitions)
+    harness.until(lambda: not harness.engine._desired.features.gateway_api, "its end is noticed")
+    harness.until(lambda: apply_version(harness, 2), "a workload can be changed")
+    harness.until(lambda: harness.delete_web().result is Result.APPLIED, "and deleted")
 
 
 def deny(request: Object) -> list[Object]:

@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.protocol import Result
+from reconciler.engines.volumes import ReplicaVolume, read_volumes
 from reconciler.errors import EngineError
-from reconciler.reasons import Reason
+from reconciler.model.quantity import GIB
+from reconciler.reasons import ConditionType, Reason
 from tests.engines.kubernetes.volume_kit import (
     DATA,
     HOURS,
+    MINUTES,
     ShiftedClock,
     end_step,
     make_user_step,
     make_volume_step,
 )
+from tests.kubernetes.cluster.addresses import LOOPBACK
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.definitions import SNAPSHOTS
 from tests.kubernetes.cluster.kubelet import Kubelet
 from tests.kubernetes.cluster.objects import STORAGE_CLASS
+from tests.kubernetes.rights import ACCOUNT, give_rights
 from tests.kubernetes.test_engine import RealHarness
 from tests.support.plans import plan
 
 pytestmark = pytest.mark.cluster
 
 CLASS = {**STORAGE_CLASS, "metadata": {"name": "general-purpose-ssd-ext4"}}
+GROWTH = {"maxCapacity": 100, "minFreePercentage": 20, "scalingFactor": 1.5}
+NO_ADDRESS = (
+    "this machine has no address but loopback, and none can be added to lo: run this as root with the command ip, or "
+    "with a network; an API server asks no node on loopback how full its volumes are"
+)
 HOURLY = {"schedule": "0 * * * *"}
 
 
@@ -55,7 +67,11 @@ class RealVolumes(RealHarness):
     def check(self) -> None:
         """Let the watcher of volumes look once."""
         self.catch_up()
-        self.do(self.engine._watcher.check(self.engine._list_volume_sets()))
+        self.do(self.check_volumes())
+
+    async def check_volumes(self) -> None:
+        """As ``check``, with what the watches have shown."""
+        await self.engine._watcher.check(self.engine._list_volume_sets())
 
     def volumes(self) -> dict[str, str]:
         """The PersistentVolume of each claim that is bound."""
@@ -85,6 +101,36 @@ def harness(
     finally:
         harness.close()
         cluster.api.delete(f"/api/v1/namespaces/{harness.space}")
+
+
+@pytest.fixture
+def asking(cluster: Cluster, kubelet: Kubelet) -> Iterator[Kubelet]:
+    """The kubelets, which the account of the daemon may ask through the API server."""
+    if kubelet.address == LOOPBACK:
+        assert not os.environ.get("CI"), NO_ADDRESS
+        pytest.skip(NO_ADDRESS)
+    metadata = {"name": f"{ACCOUNT}-nodes"}
+    rule = {"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}
+    rbac, group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    binding = {
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", **metadata},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ACCOUNT}],
+    }
+    account = give_rights(cluster)
+    cluster.apply(
+        {"apiVersion": rbac, "kind": "ClusterRole", "metadata": metadata, "rules": [rule]},
+        {"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": metadata, **binding},
+    )
+    cluster.wait_for(lambda: may_ask_nodes(cluster, account))
+    yield kubelet
+    cluster.api.delete(f"/apis/{rbac}/clusterrolebindings/{metadata['name']}").raise_for_status()
+    cluster.wait_for(lambda: not may_ask_nodes(cluster, account))
+
+
+def may_ask_nodes(cluster: Cluster, account: Path) -> bool:
+    """Whether the account may ask kubelets; the server learns of a role a moment later."""
+    with cluster.start_kubectl("auth", "can-i", "get", "nodes", "--subresource=proxy", config=account) as process:
+        return process.communicate(timeout=60.0)[0].strip() == "yes"
 
 
 def test_a_snapshot_is_taken_by_schedule_and_a_final_one_outlives_the_volumes(harness: RealVolumes) -> None:
@@ -148,13 +194,99 @@ def test_a_restore_that_a_quota_refuses_leaves_the_data_in_service(harness: Real
     harness.wait_for_health()
 
 
+def test_a_daemon_killed_amid_the_undo_of_a_restore_loses_nothing(harness: RealVolumes, kubelet: Kubelet) -> None:
+    """The new claim gets no volume, and the daemon ends again and again while it brings the former one back."""
+    harness.perform(make_volume_step())
+    before = harness.start_user("db")
+    harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "its pods run")
+    where = {"location": "here", "volumeIndex": 1, "snapshotName": "nightly"}
+    harness.do(harness.engine.command(DATA, "createVolumeSnapshot", where, "take"))
+    harness.until(lambda: harness.list("volumesnapshots")[0].get("status", {}).get("readyToUse"), "it is taken")
+    harness.catch_up()
+    kubelet.provisioner.capacity_limit = "out of disk"
+    try:
+        harness.do(harness.engine.command(DATA, "restoreVolume", where, "restore"))
+        harness.check()
+        harness.clock.shift += HOURS
+        chance = random.Random(3)
+        for seconds in (0.02, 0.05, *(chance.random() * 0.5 for _ in range(6))):
+            harness.catch_up()
+            harness.do(break_off(harness.check_volumes(), seconds))
+            harness.begin_anew()
+            harness.check()
+            harness.clock.shift += HOURS + MINUTES
+            harness.perform(make_user_step("db", replicas=2))
+        harness.check()
+    finally:
+        kubelet.provisioner.capacity_limit = ""
+    harness.until(lambda: harness.volumes() == before, "the former volumes are in service")
+    harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "its pods run")
+    assert "reconciler.dev/restore-undone" in harness.kubectl("get", "pvc", "data-db-1", "--output", "yaml")
+    assert "undo.reconciler.dev" not in harness.kubectl("get", "configmap", "reconciler", "--output", "yaml")
+    assert_not_retained(harness, before["data-db-1"])
+
+
 def test_usage_that_the_account_may_not_read_is_named(harness: RealVolumes) -> None:
-    """An API server passes on no question to a kubelet on loopback: how volumes grow is tested on the fake."""
-    harness.perform(make_volume_step(autoscaling={"maxCapacity": 100, "minFreePercentage": 20, "scalingFactor": 1.5}))
+    harness.perform(make_volume_step(autoscaling=GROWTH))
     harness.start_user("db")
     harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "its pods run")
     harness.check()
     assert b"does not let the daemon read how full they are (get of nodes/proxy)" in harness.see()[str(DATA)].state
+
+
+def test_a_volume_grows_as_its_kubelet_measures_it(harness: RealVolumes, asking: Kubelet) -> None:
+    harness.perform(make_volume_step(autoscaling=GROWTH))
+    harness.start_user("db")
+    measure(harness, asking, {"data-db-0": 9 * GIB, "data-db-1": 5 * GIB})
+    assert [(volume.current_size, volume.current_bytes_used) for volume in see_volumes(harness)] == [
+        (10, 9 * GIB),
+        (10, 5 * GIB),
+    ]
+    harness.until(lambda: [volume.current_size for volume in see_volumes(harness)] == [16.875, 10], "it has grown")
+    assert not engine_conditions(harness.see()[str(DATA)].state)
+    harness.perform(make_volume_step(version=2, autoscaling=GROWTH), make_user_step("db", version=2, replicas=2))
+    harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "it is no drift")
+    assert [volume.current_size for volume in see_volumes(harness)] == [16.875, 10]
+
+
+def test_a_kubelet_that_does_not_answer_is_a_condition_of_its_volumes(harness: RealVolumes, asking: Kubelet) -> None:
+    harness.perform(make_volume_step(autoscaling=GROWTH))
+    harness.start_user("db")
+    measure(harness, asking, {"data-db-0": 5 * GIB, "data-db-1": 5 * GIB})
+    [node] = {pod["spec"]["nodeName"] for pod in harness.list("pods") if pod["metadata"]["name"] == "db-1"}
+    asking.silence_node(node, True)
+    try:
+        for _ in range(2):
+            pass_minutes(harness)
+        [condition] = engine_conditions(harness.see()[str(DATA)].state)
+        assert condition.type == ConditionType.VOLUME_CHECK_FAILING
+        assert f"read the usage of volumes at {node}: error trying to reach service" in condition.message
+        assert [volume.current_bytes_used for volume in see_volumes(harness)] == [5 * GIB, 5 * GIB]
+    finally:
+        asking.silence_node(node, False)
+    measure(harness, asking, {"data-db-1": 9 * GIB})
+    harness.until(lambda: see_volumes(harness)[1].current_size == 16.875, "it has grown")
+    assert not engine_conditions(harness.see()[str(DATA)].state)
+
+
+def measure(harness: RealVolumes, kubelet: Kubelet, used: dict[str, int]) -> None:
+    """Let the watcher look once its pods run and its kubelets have measured claims."""
+    harness.until(lambda: harness.see()["workload/shop/db"].health.is_good, "its pods run")
+    kubelet.used_bytes |= {f"{harness.space}/{claim}": count for claim, count in used.items()}
+    pass_minutes(harness)
+
+
+def pass_minutes(harness: RealVolumes) -> None:
+    """Let the watcher look two minutes later."""
+    harness.clock.shift += 2 * MINUTES
+    harness.check()
+
+
+def see_volumes(harness: RealVolumes) -> tuple[ReplicaVolume, ...]:
+    """The volumes as they are shown."""
+    state = read_volumes(harness.see()[str(DATA)].state)
+    assert state is not None
+    return state.volumes
 
 
 def test_a_daemon_killed_amid_a_move_loses_nothing(harness: RealVolumes) -> None:
@@ -163,19 +295,24 @@ def test_a_daemon_killed_amid_a_move_loses_nothing(harness: RealVolumes) -> None
     harness.perform(end_step(make_user_step("db", replicas=2)))
     chance = random.Random(5)
     for _ in range(6):
-        harness.do(break_off(harness, chance.random() * 0.15))
+        harness.do(break_off(harness.run(plan(make_user_step("store", replicas=2))), chance.random() * 0.15))
         harness.begin_anew()
     after = harness.start_user("store")
     assert after == {claim.replace("-db-", "-store-"): volume for claim, volume in before.items()}
     for name in after.values():
-        volume = json.loads(harness.kubectl("get", "persistentvolume", name, "--output", "json"))
-        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
-        assert "reconciler.dev/reclaim-policy" not in volume["metadata"]["annotations"]
+        assert_not_retained(harness, name)
 
 
-async def break_off(harness: RealVolumes, seconds: float) -> None:
-    """Cancel the step that takes the volumes over amid its requests, as the end of the process does."""
-    run = asyncio.create_task(harness.run(plan(make_user_step("store", replicas=2))))
+def assert_not_retained(harness: RealVolumes, name: str) -> None:
+    """A volume ends with its claim again."""
+    volume = json.loads(harness.kubectl("get", "persistentvolume", name, "--output", "json"))
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    assert "reconciler.dev/reclaim-policy" not in volume["metadata"]["annotations"]
+
+
+async def break_off(work: Coroutine[Any, Any, object], seconds: float) -> None:
+    """Cancel ``work`` amid its requests, as the end of the process does."""
+    run = asyncio.create_task(work)
     await asyncio.sleep(seconds)
     run.cancel()
     with suppress(asyncio.CancelledError):

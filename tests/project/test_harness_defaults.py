@@ -26,6 +26,7 @@ REASONS = {
     "locations.runtime": "place: the registry of an image; tests of images name Podman's service",
     "domains.resolver": "place: no test asks a name server of others",
     "images.allowed": "subject: the rule that the test is about",
+    "images.insecure": "place: the registry of the test has no certificate",
     "secrets.directory": "place: the secrets of the test",
     "sources.gvc": "subject: the rule that the test is about",
     "sources.branch": "place: the branch of the test",

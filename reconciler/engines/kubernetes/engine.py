@@ -36,7 +36,7 @@ from reconciler.engines.kubernetes.usage_sampler import ClusterUsageSampler, fin
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
 from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
-from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
+from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload
@@ -48,7 +48,7 @@ from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
-from reconciler.model.kinds.workload import mounted_volumesets, read_specification
+from reconciler.model.kinds.workload import Specification, mounted_volumesets, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
@@ -93,10 +93,10 @@ class KubernetesEngine:
         self._claims = VolumeClaims(context.records, context.settings.org)
         parts = ClusterParts(context, self._api, self._mirror, self._desired, self._applier)
         self._volumes = VolumeCommands(parts, self._apply_record)
-        usage = VolumeUsage(self._api, self._mirror, context.clock)
         history = find_history(context.settings.state, context.location)
         self._usage = ClusterUsageSampler(self._api, self._mirror, owner.select(POD), context.clock, history)
-        self._watcher = VolumeWatcher(parts, self._volumes, usage, self, self._lock_volumes)
+        self._undos = RestoreUndos(parts, self._volumes, self.report)
+        self._watcher = VolumeWatcher(parts, self._volumes, self._undos, self, self._lock_volumes)
         self._moves = VolumeMoves(parts, self._lock)
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)
@@ -325,7 +325,7 @@ class KubernetesEngine:
             return Outcome(step.id, Result.APPLIED, also=also)
         if running is None:
             self._observer.expect_news(key)
-        await self._moves.bring_volumes(key, mounted_volumesets(spec))
+        await self._bring_volumes(key, spec)
         applied = AppliedResource(key, step.body, step.digest, step.version)
         await self._releases.take_before(applied)
         version = await self._apply(applied)
@@ -333,6 +333,14 @@ class KubernetesEngine:
         health = Health.HEALTHY if spec.type == "cron" else Health.LOADING
         seen = Observation(key, step.location, health, b"", step.digest, version)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
+
+    async def _bring_volumes(self, key: Key, spec: Specification) -> None:
+        """Let a workload have its volumes before it runs: else the cluster makes empty ones. Raises EngineError."""
+        names = mounted_volumesets(spec)
+        for volumeset in (Key(Kind.VOLUMESET, key.gvc, name) for name in names):
+            async with self._lock(volumeset):
+                await self._undos.finish_all(volumeset)
+        await self._moves.bring_volumes(key, names)
 
     async def _apply(self, applied: AppliedResource) -> int:
         """Make the cluster have ``applied``; returns its version there. Raises EngineError."""
@@ -372,6 +380,7 @@ class KubernetesEngine:
         past = self._claims.record(step.key)
         spec = read_volumeset(past.body) if past is not None else VolumeSetSpecification()
         final, waits = spec.snapshots.create_final_snapshot, ""
+        await self._undos.finish_all(step.key)
         if step.action is Action.DELETE:
             waits = await self._volumes.delete_claims(step.key, final=final)
         elif step.action is Action.REPLACE and past is not None and past.digest != step.digest:
@@ -404,6 +413,7 @@ class KubernetesEngine:
         if isinstance(ask, StopWorkloadReplica):
             return await self._commands.stop_replica(key, ask.replica)
         async with self._lock_volumes(key):
+            await self._undos.finish_all(key, bring_back=True)
             return await self._volumes.change_volume(key, ask, command_id)
 
     # Changed inputs
@@ -438,7 +448,7 @@ class KubernetesEngine:
                 return True
             try:
                 with contain_bugs(f"refresh of {key}"):
-                    await self._moves.bring_volumes(key, mounted_volumesets(read_specification(record.body)))
+                    await self._bring_volumes(key, read_specification(record.body))
                     await self._apply_record(record)
             except RecordsError:
                 raise

@@ -200,6 +200,8 @@ class ClusterMirror:
         self._changed = changed
         self._objects: dict[ObjectKind, dict[ObjectId, MirroredObject]] = {}
         self._by_key: defaultdict[Key, dict[ObjectId, None]] = defaultdict(dict)
+        self._revision = 0
+        self._revisions: dict[Key, int] = {}
         self._listed: set[ObjectKind] = set()
         self._failing: dict[ObjectKind, tuple[float, EngineError]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -267,6 +269,10 @@ class ClusterMirror:
     def of_kind(self, kind: ObjectKind) -> Iterator[MirroredObject]:
         """All objects of a kind."""
         yield from list(self._objects.get(kind, {}).values())
+
+    def revision_of(self, key: Key) -> int:
+        """A number that grows with each change of the objects of ``key`` that an observation may show."""
+        return self._revisions.get(key, 0)
 
     def list_keys(self) -> list[Key]:
         """The resources that have an object here, sorted."""
@@ -386,12 +392,12 @@ class ClusterMirror:
         former = self.get(item.id)
         if former is not None and former.key is not None and former.key != item.key:
             self._by_key[former.key].pop(item.id, None)
-            self._changed(former.key)
+            self._note_change(former.key)
         self._objects.setdefault(item.id.kind, {})[item.id] = item
         if item.key is not None:
             self._by_key[item.key][item.id] = None
             if former is None or item.id.kind not in _MARKED or not _is_marked_alike(item, former):
-                self._changed(item.key)
+                self._note_change(item.key)
 
     def _remove(self, target: ObjectId) -> None:
         item = self._objects.get(target.kind, {}).pop(target, None)
@@ -399,7 +405,12 @@ class ClusterMirror:
             self._by_key[item.key].pop(target, None)
             if not self._by_key[item.key]:
                 del self._by_key[item.key]
-            self._changed(item.key)
+            self._note_change(item.key)
+
+    def _note_change(self, key: Key) -> None:
+        self._revision += 1
+        self._revisions[key] = self._revision
+        self._changed(key)
 
 
 class _BookmarkMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):

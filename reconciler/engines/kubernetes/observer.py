@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -54,6 +55,7 @@ from reconciler.engines.workload.status import (
     with_condition,
 )
 from reconciler.errors import EngineError
+from reconciler.iteration import iterate_batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
 from reconciler.model.kinds.workload import mounted_volumesets, read_specification
@@ -89,6 +91,7 @@ class ClusterObserver:
         self._times: dict[Key, float] = {}
         self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
         self._specs: dict[Key, _DerivedSpec] = {}
+        self._past: dict[Key, _PastObservation] = {}
 
     def list_followed(self) -> frozenset[Key]:
         """The workloads of which something may be news, also those that are gone."""
@@ -113,18 +116,21 @@ class ClusterObserver:
         keys = list(keys)
         volumesets = {key for key in keys if key.kind is Kind.VOLUMESET}
         observations = []
-        for number, key in enumerate(key for key in keys if key.kind is Kind.WORKLOAD):
-            if number % BATCH == BATCH - 1:
+        for number, batch in enumerate(iterate_batches((key for key in keys if key.kind is Kind.WORKLOAD), BATCH)):
+            if number:
                 await asyncio.sleep(0)
-            record = self._claims.record(key)
-            observation = await self._observe_workload(key, record)
-            if observation is not None:
-                observations.append(observation)
-            if record is not None:
-                names = self._derive_spec(key, record).volumesets
-                volumesets |= {Key(Kind.VOLUMESET, key.gvc, name) for name in names}
-            else:
-                self._specs.pop(key, None)
+            records = self._claims.records(batch)
+            gvcs = {gvc: self._read_gvc(gvc) for gvc in {key.gvc for key in batch}}
+            for key in batch:
+                record = records.get(key)
+                observation = await self._observe_workload(key, record, gvcs[key.gvc])
+                if observation is not None:
+                    observations.append(observation)
+                if record is not None:
+                    names = self._derive_spec(key, record).volumesets
+                    volumesets |= {Key(Kind.VOLUMESET, key.gvc, name) for name in names}
+                else:
+                    self._specs.pop(key, None)
         observations += filter(None, (self._observe_volume_set(key) for key in sorted(volumesets)))
         return observations
 
@@ -139,12 +145,17 @@ class ClusterObserver:
         """Whether ``running`` is there, was applied with ``digest``, and does not end."""
         return running is not None and not running.ending and running.annotations.get(DIGEST) == digest
 
-    async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
+    async def _observe_workload(self, key: Key, record: Record | None, gvc: _Gvc) -> Observation | None:
         if record is not None and self._volumes.is_away(key):
             return Observation(key, self._context.location, Health.LOADING, record.state, record.digest, record.version)
         running = self._desired.find_running(key)
+        inputs = self._list_inputs(key, record, gvc) if record is not None and running is not None else None
+        past = self._past.get(key)
+        if past is not None and past.inputs == inputs and self._context.clock.now() < past.until:
+            return past.observation
+        self._past.pop(key, None)
         if running is None:
-            await self._note_last_news(key, record)
+            await self._note_last_news(key, record, gvc)
             items = self._mirror.of_key(key)
             if record is None or not any(item.id.kind is POD for item in items):
                 return None
@@ -153,13 +164,13 @@ class ClusterObserver:
         digest, version = self._read_marks(key, running)
         if record is None:
             return Observation(key, self._context.location, Health.UNKNOWN, b"{}", digest, version)
-        gvc = self._read_gvc(key)
         live, context = await self._read_live(key, record, running, gvc), self._status_context(key, record, gvc)
         pods = read_pods(live, context.now)
         health, deployment = workload_status(live, pods, context)
         self._note_news(record, live, deployment, context.now)
         times = (next_status_time(live, pods, context), self._next_reading(key, live.pods, context.now))
-        self._note_time(key, min(filter(None, times), default=None))
+        until = min(filter(None, times), default=None)
+        self._note_time(key, until)
         if running.ending:
             health = Health.DELETING
         elif live.primary is None and live.spec.suspended:
@@ -168,7 +179,24 @@ class ClusterObserver:
         state = _encode(deployment)
         for condition in self._list_unknown(running):
             state = with_condition(state, condition)
-        return Observation(key, self._context.location, health, state, digest, version)
+        seen = Observation(key, self._context.location, health, state, digest, version)
+        if inputs is not None and live.spec.type is not Type.CRON and _is_well(live):
+            self._past[key] = _PastObservation(inputs, math.inf if until is None else until, seen)
+        return seen
+
+    def _list_inputs(self, key: Key, record: Record, gvc: _Gvc) -> tuple[object, ...] | None:
+        """What the observation of a workload that is well follows from, but for the time; None if that is unsure."""
+        if self._mirror.failures():
+            return None
+        names = self._derive_spec(key, record).volumesets
+        keys = (key, Key(Kind.GVC, "", key.gvc), *(Key(Kind.VOLUMESET, key.gvc, name) for name in names))
+        return (
+            (record.digest, record.version, record.state),
+            gvc,
+            self._desired.limitations(record),
+            self._desired.table_of(key).endpoints.get(key, ()),
+            *map(self._mirror.revision_of, keys),
+        )
 
     def _list_unknown(self, running: MirroredObject) -> Iterator[DeploymentCondition]:
         """A condition for the kinds of objects of a workload that the cluster does not show, with its words."""
@@ -189,14 +217,14 @@ class ClusterObserver:
         for reason, message in news:
             self._report(record.key, reason, message)
 
-    async def _note_last_news(self, key: Key, record: Record | None) -> None:
+    async def _note_last_news(self, key: Key, record: Record | None, gvc: _Gvc) -> None:
         """Report what pods of a workload that is deleted do at their end; their preStop hooks run as ever."""
         before, pods, now = self._moments.pop(key, None), self._decode(key, POD), self._context.clock.now()
         self._note_time(key, None)
         if before is None or not before.hooks.pods.union(before.hooks.gone):
             return
         events = (await self._read_events(self._desired.namespace_of(key.gvc), now)).about(workload_name(key.name))
-        names = _name_containers(self._read_spec(key, record, self._read_gvc(key))) if record is not None else {}
+        names = _name_containers(self._read_spec(key, record, gvc)) if record is not None else {}
         after, news = find_last_news(before, EndingPods(pods, events, names), now)
         for reason, message in news:
             self._report(key, reason, message)
@@ -278,11 +306,11 @@ class ClusterObserver:
             },
         )
 
-    def _read_gvc(self, key: Key) -> _Gvc:
-        """The alias and the version of the GVC of a workload."""
-        record = self._claims.find_shared(Key(Kind.GVC, "", key.gvc))
+    def _read_gvc(self, name: str) -> _Gvc:
+        """The alias and the version of a GVC."""
+        record = self._claims.find_shared(Key(Kind.GVC, "", name))
         alias = record.alias if record is not None else ""
-        return _Gvc(alias or make_alias(self._context.settings.org, key.gvc), record.version if record else 1)
+        return _Gvc(alias or make_alias(self._context.settings.org, name), record.version if record else 1)
 
     async def _read_events(self, namespace: str, since: float) -> _NamespaceEvents:
         """The events of a namespace, with those of pods that are not ready ``since`` then, in seconds since the epoch.
@@ -355,6 +383,14 @@ class ClusterObserver:
 class _Gvc(NamedTuple):
     alias: str
     version: int
+
+
+class _PastObservation(NamedTuple):
+    """What was observed with ``inputs``, and is as true ``until`` then, in seconds since the epoch."""
+
+    inputs: tuple[object, ...]
+    until: float
+    observation: Observation
 
 
 class _DerivedSpec(NamedTuple):

@@ -9,39 +9,17 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.images import refresh
-from reconciler.engines.protocol import Result
 from reconciler.reasons import Reason
-from reconciler.settings import ImageSettings
-from tests.engines.kubernetes.engine_kit import NAME, SPACE, ClusterHarness, change_body, make_step
+from tests.engines.kubernetes.engine_kit import NAME, SPACE, ClusterHarness
+from tests.engines.kubernetes.tag_kit import RegistryHarness, shorten_waits
 from tests.kubernetes.api_server import fake_api_server
-from tests.support.registry import FakeRegistry, digest_of, manifest
+from tests.support.registry import digest_of, manifest
 
 MARK = "reconciler.dev/moved-tags"
 
 
-class TagHarness(ClusterHarness):
-    """The engine on a fake cluster, with a registry that has ``team/app:1``."""
-
-    registry: FakeRegistry
-
-    def start_registry(self) -> None:
-        """Let the registry answer."""
-        self.registry = FakeRegistry()
-        self.do(self.registry.__aenter__())
-        self.push("one")
-        self.images = ImageSettings(insecure=(self.registry.host,), allowed=(f"{self.registry.host}/*",))
-
-    def push(self, mark: str) -> None:
-        """Let the tag mean another image."""
-        self.registry.push("team/app", "1", manifest(mark))
-
-    def apply_app(self, version: int = 1, tag: str = "1", *, dynamic: bool = True) -> None:
-        """Apply a workload that follows its tag."""
-        body = change_body(image=f"{self.registry.host}/team/app:{tag}")
-        body["spec"]["supportDynamicTags"] = dynamic
-        [outcome] = self.apply(make_step(body, version)).values()
-        assert outcome.result is Result.APPLIED, outcome.message
+class TagHarness(RegistryHarness, ClusterHarness):
+    """The engine on a fake cluster."""
 
     def deployment(self) -> dict[str, Any]:
         """The object that runs the workload."""
@@ -64,8 +42,7 @@ class TagHarness(ClusterHarness):
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TagHarness]:
-    for name, seconds in (("TICK_SECONDS", 0.02), ("FIRST", 0.02), ("SHORTEST", 0.05), ("LONGEST", 0.1)):
-        monkeypatch.setattr(refresh, name, seconds)
+    shorten_waits(monkeypatch)
     with tags_on_fake(tmp_path) as harness:
         yield harness
 
@@ -76,12 +53,9 @@ def tags_on_fake(path: Path) -> Iterator[TagHarness]:
         server.run_controllers()
         harness = TagHarness(path / "engine", server)
         harness.start_registry()
-        harness.begin_anew()
         try:
             yield harness
         finally:
-            harness.do(harness.engine.close())
-            harness.do(harness.registry.__aexit__(None, None, None))
             harness.close()
 
 

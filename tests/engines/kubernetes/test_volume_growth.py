@@ -100,3 +100,25 @@ def test_a_cluster_that_does_not_report_it_is_named_and_asked_rarely(harness: Vo
     harness.check()
     assert list_limitations(harness) == ""
     assert read_size(harness) == 16.875
+
+
+def test_a_kubelet_that_does_not_answer_is_a_condition_until_it_does(harness: VolumeHarness) -> None:
+    harness.server.measure(PLACE, 5 * GIB)
+    harness.check()
+    words = "error trying to reach service: dial tcp: connection refused"
+    harness.server.fail("GET /api/v1/nodes/*/stats/summary", 503, times=-1, message=words)
+    for _ in range(2):
+        assert not engine_conditions(harness.see_data().encode()), "a kubelet that starts anew is silent for a moment"
+        harness.pass_time(2 * MINUTES)
+        harness.check()
+    [condition] = engine_conditions(harness.see_data().encode())
+    assert (condition.type, condition.reason) == (ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED)
+    assert condition.message.endswith(f"read the usage of volumes at node-1: {words}")
+    assert harness.see_volume().current_bytes_used == 5 * GIB, "the last figure stays"
+    assert len(harness.events()) == 1
+    harness.server.heal()
+    harness.server.measure(PLACE, 9 * GIB)
+    harness.pass_time(2 * MINUTES)
+    harness.check()
+    assert not engine_conditions(harness.see_data().encode())
+    assert read_size(harness) == 16.875

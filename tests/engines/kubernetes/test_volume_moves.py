@@ -10,7 +10,14 @@ import pytest
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import SPACE
-from tests.engines.kubernetes.volume_kit import DATA, VolumeHarness, end_step, make_user_step, volumes_on_fake
+from tests.engines.kubernetes.volume_kit import (
+    DATA,
+    VolumeHarness,
+    end_step,
+    make_user_step,
+    stop_after,
+    volumes_on_fake,
+)
 
 REPLICAS = 2
 
@@ -166,16 +173,6 @@ def test_a_move_that_git_takes_back_amid_it_loses_nothing(harness: VolumeHarness
         harness.until(lambda: harness.apply(ending)[str(ending.key)].result is Result.APPLIED, "it is gone")
     harness.until(lambda: take(harness, "db").result is Result.APPLIED, "it is applied")
     assert_moved(harness, before, "db")
-
-
-def stop_after(harness: VolumeHarness, request_name: str, count: int, done: bool) -> None:
-    """End the connection at a request after so many of its kind, before or after it is ``done``, as a kill does."""
-    if count:
-        harness.server.delay(request_name, 0.001, count)
-    if done:
-        harness.server.cut(request_name, 0.5, -1)
-    else:
-        harness.server.fail(request_name, 500, -1)
 
 
 def test_without_the_right_nothing_begins(harness: VolumeHarness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,20 @@ import pytest
 
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.kubernetes.volumes import restores, snapshots
+from reconciler.engines.protocol import Result
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import SPACE
-from tests.engines.kubernetes.volume_kit import CLAIM, DATA, VolumeHarness, volumes_on_fake
+from tests.engines.kubernetes.volume_kit import (
+    CLAIM,
+    DATA,
+    VolumeHarness,
+    end_step,
+    make_user_step,
+    make_volume_step,
+    stop_after,
+    volumes_on_fake,
+)
 
 WHERE = {"location": "here", "volumeIndex": 0, "snapshotName": "nightly"}
 
@@ -221,3 +232,154 @@ def test_a_restore_that_waits_for_a_pod_has_all_the_time(harness: VolumeHarness)
     harness.check()
     assert wait_in_vain(harness, 59)
     assert not wait_in_vain(harness, 2)
+
+
+UNDO_WRITES = (
+    "patch configmaps",
+    "delete statefulsets.apps",
+    "delete persistentvolumeclaims",
+    "delete pods",
+    "create persistentvolumeclaims",
+    "patch persistentvolumes",
+    "patch persistentvolumes",
+    "patch configmaps",
+    "patch statefulsets.apps",
+)
+"""What undoing a restore writes, in order."""
+
+
+def fail_in_vain(harness: VolumeHarness) -> str:
+    """Let a restore get no volume until the check that undoes it is the next; the volume that it replaces."""
+    former = restore_in_vain(harness)
+    fail_provisioning(harness, "the snapshot is of another region")
+    assert wait_in_vain(harness, 9)
+    harness.pass_time(120)
+    harness.server.clear_requests()
+    return former
+
+
+def assert_undone(harness: VolumeHarness, former: str) -> None:
+    """It is as after an undo without a kill, and nothing of that is left."""
+    assert_nothing_is_lost(harness, former)
+    [condition] = engine_conditions(harness.see_data().encode())
+    assert "the restore of nightly was undone, and the volume from before is in service" in condition.message
+    [volume] = harness.server.objects("PersistentVolume")
+    assert "reconciler.dev/reclaim-policy" not in (volume["metadata"].get("annotations") or {})
+    parent = harness.server.object("ConfigMap", "reconciler", SPACE)
+    assert not any(name.startswith("undo.") for name in parent["metadata"]["annotations"])
+    assert harness.see()["workload/shop/web"].digest
+
+
+def test_what_an_undo_writes(harness: VolumeHarness) -> None:
+    """A further request needs a further kill below."""
+    former = fail_in_vain(harness)
+    harness.check()
+    writes = [
+        f"{entry.verb} {entry.resource}"
+        for entry in harness.server.requests
+        if entry.verb not in ("get", "list", "watch") and "-trial-" not in entry.path
+    ]
+    assert writes == [*UNDO_WRITES, "patch statefulsets.apps"]
+    harness.catch_up()
+    assert_undone(harness, former)
+
+
+@pytest.mark.parametrize("begins", ["watcher", "run"])
+@pytest.mark.parametrize("number", range(len(UNDO_WRITES) + 1))
+def test_a_kill_amid_an_undo_changes_nothing_of_its_end(harness: VolumeHarness, number: int, begins: str) -> None:
+    """Behind the request ``number``, or before the first: the next daemon ends it, whatever it does first."""
+    former = fail_in_vain(harness)
+    name = UNDO_WRITES[max(number - 1, 0)]
+    stop_after(harness, name, UNDO_WRITES[: number - 1].count(name) if number else 0, number > 0)
+    harness.check()
+    harness.server.heal()
+    harness.begin_anew()
+    if begins == "run" and number:
+        harness.apply_user()
+    harness.check()
+    if number == 0:
+        assert wait_in_vain(harness, 9)
+        assert not wait_in_vain(harness, 2)
+    harness.catch_up()
+    harness.apply_user()
+    harness.until(lambda: harness.see()["workload/shop/web"].health.is_good, "the workload is well")
+    harness.catch_up()
+    assert_undone(harness, former)
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 7])
+def test_a_volume_set_that_is_deleted_amid_an_undo_has_a_final_snapshot_of_its_data(
+    harness: VolumeHarness, number: int
+) -> None:
+    former = fail_in_vain(harness)
+    name = UNDO_WRITES[number - 1]
+    stop_after(harness, name, UNDO_WRITES[: number - 1].count(name), True)
+    harness.check()
+    harness.server.heal()
+    harness.begin_anew()
+    steps = end_step(make_user_step()), end_step(make_volume_step())
+    for step in steps:
+        harness.until(lambda step=step: harness.apply(step)[str(step.key)].result is Result.APPLIED, f"{step.key}")
+    assert former not in list_policies(harness)
+    [final] = [item for item in harness.list_snapshots() if "reconciler.dev/final" in item["metadata"]["annotations"]]
+    assert final["status"]["readyToUse"]
+
+
+def test_a_claim_of_others_amid_an_undo_is_left_to_people(harness: VolumeHarness) -> None:
+    former = fail_in_vain(harness)
+    stop_after(harness, "create persistentvolumeclaims", 0, False)
+    harness.check()
+    harness.server.heal()
+    harness.begin_anew()
+    metadata = {"name": CLAIM, "namespace": SPACE}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    harness.server.create(claim)
+    harness.until(lambda: read_claim(harness).get("status", {}).get("phase") == "Bound", "it has a volume")
+    other = read_claim(harness)["spec"]["volumeName"]
+    harness.check()
+    [condition] = engine_conditions(harness.see_data().encode())
+    assert "delete the claim to have that back, or remove the annotation undo.reconciler.dev/" in condition.message
+    assert list_policies(harness) == {former: "Retain", other: "Delete"}
+    harness.server.delete("PersistentVolumeClaim", CLAIM, SPACE)
+    harness.until(lambda: harness.names("PersistentVolumeClaim") == [], "it is gone")
+    harness.pass_time(120)
+    harness.check()
+    harness.catch_up()
+    assert_undone(harness, former)
+
+
+FOREIGN = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "theirs", "annotations": {"reconciler.dev/reclaim-policy": "Delete"}},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "10Gi"},
+        "claimRef": {"namespace": "others", "name": CLAIM, "uid": "gone"},
+        "hostPath": {"path": "/theirs"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    },
+}
+"""A volume of another namespace, which is retained while it moves."""
+
+
+def test_an_annotation_reaches_no_volume_of_others(harness: VolumeHarness) -> None:
+    """Who may write in the namespace names volumes in annotations; what they say of other namespaces has no effect."""
+    theirs = harness.server.create(FOREIGN)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claims = [{"metadata": {"name": CLAIM, "namespace": place}, "spec": spec} for place in (SPACE, "others")]
+    claims.append({"metadata": {"name": "other-web-0", "namespace": SPACE}, "spec": spec})
+    undos = [{"volumeset": "data", "uid": "gone", "volume": "theirs", "former": former} for former in claims]
+    texts = [*map(json.dumps, undos), "no JSON", '{"volumeset": "data", "uid": "", "volume": "", "former": {}}']
+    marks = {f"undo.reconciler.dev/{number}": text for number, text in enumerate(texts)}
+    harness.server.patch("ConfigMap", "reconciler", SPACE, {"metadata": {"annotations": marks}})
+    replaces = {"metadata": {"annotations": {"reconciler.dev/replaces": "theirs"}}}
+    harness.server.patch("PersistentVolumeClaim", CLAIM, SPACE, replaces)
+    former = read_claim(harness)
+    harness.check()
+    harness.check()
+    assert harness.server.object("PersistentVolume", "theirs")["spec"] == theirs["spec"]
+    assert harness.names("PersistentVolumeClaim") == [CLAIM]
+    assert harness.names("PersistentVolumeClaim", "others") == []
+    assert read_claim(harness)["metadata"]["uid"] == former["metadata"]["uid"]

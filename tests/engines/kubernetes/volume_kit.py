@@ -142,6 +142,16 @@ def make_user_step(
     return make_step(body, version)
 
 
+def stop_after(harness: VolumeHarness, request_name: str, count: int, done: bool) -> None:
+    """End the connection at a request after so many of its kind, before or after it is ``done``, as a kill does."""
+    if count:
+        harness.server.delay(request_name, 0.001, count)
+    if done:
+        harness.server.cut(request_name, 0.5, -1)
+    else:
+        harness.server.fail(request_name, 500, -1)
+
+
 def end_step(needed: Step) -> Step:
     """The step that deletes what ``needed`` applies."""
     return msgspec.structs.replace(needed, action=Action.DELETE)

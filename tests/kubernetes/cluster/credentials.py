@@ -45,6 +45,11 @@ def write_serving_pair(folder: Path, seconds: float = 86_400.0) -> None:
     write_pair(folder, "serving", issue(*names, end=end, by=AUTHORITY))
 
 
+def write_node_pair(folder: Path, address: str) -> None:
+    """Write the certificate that the nodes at ``address`` show to the API server."""
+    write_pair(folder, "node", issue(address, by=AUTHORITY))
+
+
 def write_pair(folder: Path, name: str, issued: IssuedCertificate) -> None:
     """Write ``name.crt`` and ``name.key``, each whole: a server may read them now."""
     for kind, content in (("crt", issued.chain_pem), ("key", issued.key_pem)):

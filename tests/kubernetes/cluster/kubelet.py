@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import httpx2
 
+from tests.kubernetes.cluster.addresses import LOOPBACK, node_address
 from tests.kubernetes.cluster.client import Client, Object
 from tests.kubernetes.cluster.pod import PROBE_WORDS, Pod, format_now
 from tests.kubernetes.cluster.scripts import Script, Scripts
@@ -21,6 +22,8 @@ from tests.kubernetes.cluster.volumes import Provisioner
 from tests.kubernetes.cluster.webhooks import Review
 
 LEASE_SECONDS = 10.0
+NO_PORT = 1
+"""Where nobody listens."""
 FIRST_ADDRESS = IPv4Address("10.244.0.1")
 CAPACITY = {"cpu": "1000", "memory": "1000Gi", "ephemeral-storage": "1000Gi", "pods": "10000"}
 
@@ -37,6 +40,8 @@ class Kubelet:
         self.nodes = nodes
         self.pods: dict[str, Pod] = {}
         """By uid."""
+        self.used_bytes: dict[str, int] = {}
+        """What is measured of claims, by ``NAMESPACE/NAME``."""
         self.usage: dict[str, tuple[str, str]] = {}
         """Glob of ``NAMESPACE/NAME`` → CPU and memory that each container uses, as quantities."""
         self.webhooks: dict[str, Review] = {}
@@ -45,7 +50,13 @@ class Kubelet:
         """Seconds that a webhook waits before it answers."""
         self.faults: list[BaseException] = []
         self.port = 0
-        """Where it answers the API server, once it is started."""
+        """Where it answers webhooks and metrics, on loopback, once it is started."""
+        self.address = LOOPBACK
+        """Of all nodes, once it is started."""
+        self.provisioner: Provisioner
+        """Of volumes, once it is started."""
+        self._ports: dict[str, int] = {}
+        self._silent: set[str] = set()
         self._kubeconfig = kubeconfig
         self._addresses = iter(range(1_000_000))
         self._ended = asyncio.Event()
@@ -96,6 +107,11 @@ class Kubelet:
     def set_node(self, name: str, ready: bool) -> None:
         """Let a node be ready or not."""
         (self._unready.discard if ready else self._unready.add)(name)
+        self._run(self._report_node(name))
+
+    def silence_node(self, name: str, silent: bool) -> None:
+        """Let the API server reach the kubelet of a node, or not: nobody listens where it is said to be."""
+        (self._silent.add if silent else self._silent.discard)(name)
         self._run(self._report_node(name))
 
     # What pods, streams and the provisioner use
@@ -181,17 +197,21 @@ class Kubelet:
             self._loop.close()
 
     async def _work(self) -> None:
+        with node_address() as self.address:
+            await self._work_at_address()
+
+    async def _work_at_address(self) -> None:
         self.client = Client(self._kubeconfig)
         streams = StreamServer(self, self._kubeconfig.parent)
         try:
-            self.port = await streams.start()
+            self.port, self._ports = await streams.start(self.address, self.nodes)
             for name in self.nodes:
                 await self._register(name)
-            provisioner = Provisioner(self.client)
+            self.provisioner = Provisioner(self.client)
             tasks = [
                 asyncio.create_task(self.client.follow("/api/v1/pods", self._on_pod, "fieldSelector=spec.nodeName!=")),
                 asyncio.create_task(self._renew_leases()),
-                *(asyncio.create_task(work) for work in provisioner.works()),
+                *(asyncio.create_task(work) for work in self.provisioner.works()),
             ]
             for task in tasks:
                 task.add_done_callback(self.note_fault)
@@ -243,8 +263,8 @@ class Kubelet:
         status = {
             "capacity": CAPACITY,
             "allocatable": CAPACITY,
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+            "addresses": [{"type": "InternalIP", "address": self.address}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": NO_PORT if name in self._silent else self._ports[name]}},
             "conditions": [
                 *(_describe_condition(kind, False, "KubeletHasSufficient") for kind in pressures),
                 _describe_condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any
 
 from reconciler.engines.kubernetes.client.api import KubeApi
@@ -20,18 +19,17 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.mirror import MirroredObject
 from reconciler.engines.kubernetes.parts import ClusterParts
-from reconciler.engines.kubernetes.rendering.names import PREFIX, claim_name, snapshot_name, workload_name
+from reconciler.engines.kubernetes.rendering.names import claim_name, snapshot_name, workload_name
 from reconciler.engines.kubernetes.rendering.volumes import storage_class_of
 from reconciler.engines.kubernetes.status.fields import parse_quantity, read_field, read_text
 from reconciler.engines.kubernetes.status.snapshots import (
     COMMAND,
     FINAL,
-    RESTORE_UNDONE,
     LiveSnapshot,
     SnapshotPhase,
     read_index,
 )
-from reconciler.engines.kubernetes.volumes.restores import ReplacedVolumes
+from reconciler.engines.kubernetes.volumes.restores import ReplacedVolumes, without_server_fields
 from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots, SnapshotRequest
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import (
@@ -273,8 +271,8 @@ class VolumeCommands:
         if volume:
             fresh["metadata"]["annotations"][REPLACES] = volume
             await self.replaced.try_claim(fresh, target)
-        with self._away(workload):
-            await self._take_away(target, uid, workload)
+        with self.away(workload):
+            await self.take_away(target, uid, workload)
             try:
                 if snapshot is not None or workload is not None:
                     await self._create_claim(target, fresh, uid)
@@ -282,28 +280,11 @@ class VolumeCommands:
                 if volume:
                     # Without it, the StatefulSet would make an empty claim, so then it stays away.
                     await self.replaced.put_back(target, former, volume)
-                await self._bring_back(workload)
+                await self.bring_back(workload)
                 raise
-            await self._bring_back(workload)
+            await self.bring_back(workload)
 
-    async def undo_restore(self, key: Key, claim: KubeObject, why: str) -> None:
-        """Put the volume that a restore has replaced back into service: ``claim``, which was to follow it, has none.
-
-        ``why`` is noted at the claim. Raises EngineError.
-        """
-        metadata, workload = claim["metadata"], self.find_user(key)
-        target = ObjectId(CLAIM, metadata["namespace"], metadata["name"])
-        volume = read_text(claim, "metadata", "annotations", REPLACES)
-        plain = self._make_claim(target, claim, workload, None)
-        former = await self.replaced.describe_former(plain, volume, why)
-        await self.replaced.try_claim(former, target)
-        with self._away(workload):
-            await self._take_away(target, metadata["uid"], workload)
-            await self._await_end(target, metadata["uid"])
-            await self.replaced.put_back(target, former, volume)
-            await self._bring_back(workload)
-
-    async def _take_away(self, target: ObjectId, uid: str, workload: Key | None) -> None:
+    async def take_away(self, target: ObjectId, uid: str, workload: Key | None) -> None:
         """Delete a claim, if it has a ``uid``, with its pod; the StatefulSet goes before, and would make it anew."""
         if workload is not None:
             await self._applier.make_room(ObjectId(STATEFUL_SET, target.namespace, workload_name(workload.name)))
@@ -313,7 +294,8 @@ class VolumeCommands:
             index = target.name.rpartition("-")[2]
             await self._api.delete(ObjectId(POD, target.namespace, f"{workload_name(workload.name)}-{index}"))
 
-    async def _bring_back(self, workload: Key | None) -> None:
+    async def bring_back(self, workload: Key | None) -> None:
+        """Let a workload run that was away. Raises EngineError."""
         if workload is not None:
             await self._run_again(self._require_record(workload))
 
@@ -344,7 +326,8 @@ class VolumeCommands:
         raise EngineError(f"there is no {target}", reason=Reason.VOLUME_NOT_FOUND, retry=False)
 
     @contextmanager
-    def _away(self, workload: Key | None) -> Iterator[None]:
+    def away(self, workload: Key | None) -> Iterator[None]:
+        """A workload is missing for the block, and that is no drift."""
         self.replacing.update({workload} if workload is not None else ())
         try:
             yield
@@ -353,13 +336,13 @@ class VolumeCommands:
 
     async def _create_claim(self, target: ObjectId, fresh: KubeObject, former: str) -> None:
         """Create ``fresh`` once the claim with the uid ``former`` has ended. Raises EngineError if another is there."""
-        if await self._await_end(target, former):
+        if await self.await_end(target, former):
             await self.replaced.create(fresh, target)
         elif "dataSource" in fresh["spec"]:
             message = f"{target} was made meanwhile without the data of the snapshot; restore it again"
             raise EngineError(message, reason=Reason.CLUSTER_BUSY)
 
-    async def _await_end(self, target: ObjectId, uid: str) -> bool:
+    async def await_end(self, target: ObjectId, uid: str) -> bool:
         """Return once the claim with ``uid`` has ended; whether its name is free. Raises EngineError."""
         for _ in range(MOST_TRIES):
             there = await self._api.get(target)
@@ -397,24 +380,3 @@ def _has_data(claim: MirroredObject) -> bool:
 def read_requested_size(claim: Mapping[str, Any]) -> float:
     """The requested size of a claim, in GB."""
     return parse_quantity(read_field(claim, "spec", "resources", "requests", "storage")) / GIB
-
-
-def without_server_fields(claim: KubeObject) -> KubeObject:
-    """A claim as it can be created again."""
-    metadata = claim["metadata"]
-    spec = {name: value for name, value in claim["spec"].items() if name not in ("volumeName", "dataSourceRef")}
-    return {
-        "apiVersion": CLAIM.api_version,
-        "kind": CLAIM.kind,
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "labels": metadata.get("labels") or {},
-            "annotations": {
-                label: text
-                for label, text in (metadata.get("annotations") or {}).items()
-                if label.startswith(PREFIX) and label not in (REPLACES, RESTORE_UNDONE)
-            },
-        },
-        "spec": deepcopy(spec),
-    }

@@ -31,8 +31,8 @@ from reconciler.engines.kubernetes.rendering.names import (
 )
 from reconciler.engines.kubernetes.status.fields import read_field, read_items, read_text
 from reconciler.engines.kubernetes.status.snapshots import read_index
-from reconciler.engines.kubernetes.volumes.commands import without_server_fields
 from reconciler.engines.kubernetes.volumes.persistent_volumes import PersistentVolumes
+from reconciler.engines.kubernetes.volumes.restores import without_server_fields
 from reconciler.engines.kubernetes.volumes.snapshots import REPLACES
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -101,7 +101,7 @@ class VolumeMoves:
             return
         await self._api.delete(claim.id, uid=claim.uid)
         self._mirror.drop(claim.id)
-        await self._volumes.give_back_policy(read_text(there, "spec", "volumeName"))
+        await self._volumes.give_back_policy(read_text(there, "spec", "volumeName"), claim.id.namespace)
 
     def _target_of(self, claim: MirroredObject, key: Key, workload: Key) -> ObjectId:
         index = read_index(claim.decode())
@@ -139,7 +139,7 @@ class VolumeMoves:
         """Let a new claim wait for the volume, then delete the former claim."""
         content = claim.decode()
         volume = read_text(content, "spec", "volumeName")
-        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""))
+        await self._volumes.give_back_policy(claim.annotations.get(REPLACES, ""), target.namespace)
         if volume:
             await self._volumes.retain(volume)
             if await self._api.get(target) is None:
@@ -157,7 +157,7 @@ class VolumeMoves:
                 return  # it had no volume
             volume = read_text(claim, "spec", "volumeName")
             if read_text(claim, "status", "phase") == "Bound":
-                await self._volumes.give_back_policy(volume)
+                await self._volumes.give_back_policy(volume, target.namespace)
                 answer = await self._api.patch(target, {"metadata": {"annotations": {MOVED_FROM: None}}})
                 self._mirror.put(CLAIM, msgspec.json.encode(answer))
                 return

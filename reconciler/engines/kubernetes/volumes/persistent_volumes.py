@@ -48,7 +48,8 @@ class PersistentVolumes:
         content = await self._api.get(target)
         metadata = claim["metadata"]
         there = (read_text(content, "spec", "claimRef", "namespace"), read_text(content, "spec", "claimRef", "name"))
-        if content is None or there != (metadata["namespace"], former):
+        has_it = read_text(content, "spec", "claimRef", "uid") == metadata["uid"]
+        if content is None or there != (metadata["namespace"], former) or has_it:
             return
         reference = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
         change = {
@@ -57,10 +58,15 @@ class PersistentVolumes:
         }
         await self._api.patch(target, change)
 
-    async def give_back_policy(self, name: str) -> None:
-        """Let become of a volume what it was made for, if there is a ``name``: without a claim it may be deleted."""
+    async def give_back_policy(self, name: str, namespace: str) -> None:
+        """Let become of a volume what it was made for, if there is a ``name``: without a claim it may be deleted.
+
+        It is the volume of a claim in ``namespace``: others can write the annotations that name it.
+        """
         target = ObjectId(PERSISTENT_VOLUME, "", name)
         content = await self._api.get(target) if name else None
+        if read_text(content, "spec", "claimRef", "namespace") != namespace:
+            return
         policy = read_text(content, "metadata", "annotations", RECLAIM)
         if policy:
             change = {

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import CLAIM, KubeObject, ObjectId
 from reconciler.engines.kubernetes.parts import ClusterParts
-from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, format_label
+from reconciler.engines.kubernetes.rendering.names import PREFIX, SHORT_LENGTH, format_label
 from reconciler.engines.kubernetes.status.fields import read_text
 from reconciler.engines.kubernetes.status.snapshots import (
     COMMAND,
@@ -92,26 +92,28 @@ class ReplacedVolumes:
 
     async def describe_former(self, claim: KubeObject, volume: str, why: str) -> KubeObject:
         """``claim``, which no snapshot fills, as it was when it had the retained ``volume``, with a note ``why``."""
-        former = deepcopy(claim)
+        former = without_server_fields(claim)
+        former["spec"].pop("dataSource", None)
         former["metadata"].setdefault("annotations", {})[RESTORE_UNDONE] = why
         # A larger one would never be bound to it.
         former["spec"]["resources"]["requests"]["storage"] = await self._volumes.read_capacity(volume)
         return former
 
     async def put_back(self, target: ObjectId, former: KubeObject, volume: str) -> None:
-        """Give a retained volume a claim like ``former`` again, unless there is one of its name."""
-        if await self._api.get(target) is not None:
+        """Give a retained volume a claim like ``former`` again, unless there is one of its name with another volume."""
+        claim = await self._api.get(target)
+        if claim is None:
+            claim = await self.create({**former, "spec": {**former["spec"], "volumeName": volume}}, target)
+        elif read_text(claim, "spec", "volumeName") != volume:
             return
-        item = {**former, "spec": {**former["spec"], "volumeName": volume}}
-        claim = await self.create(item, target)
         await self._volumes.hand_over(volume, target.name, claim)
-        await self._volumes.give_back_policy(volume)
+        await self._volumes.give_back_policy(volume, target.namespace)
 
     async def release(self, claim: KubeObject) -> None:
         """Let go of the volume whose place that of ``claim`` has taken, if there is one."""
         former = read_text(claim, "metadata", "annotations", REPLACES)
         if former:
-            await self._volumes.give_back_policy(former)
+            await self._volumes.give_back_policy(former, claim["metadata"]["namespace"])
             target = ObjectId(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
             answer = await self._api.patch(target, {"metadata": {"annotations": {REPLACES: None}}})
             self._mirror.put(CLAIM, msgspec.json.encode(answer))
@@ -121,3 +123,24 @@ def _is_made_of(claim: KubeObject, chosen: LiveSnapshot, safety: LiveSnapshot) -
     """Whether a claim has the data of ``chosen`` in place of those that ``safety`` was taken of."""
     made_of = read_text(claim, "spec", "dataSource", "name") == chosen.object_name
     return made_of and read_text(claim, "spec", "volumeName") != safety.former_volume
+
+
+def without_server_fields(claim: KubeObject) -> KubeObject:
+    """A claim as it can be created again."""
+    metadata = claim["metadata"]
+    spec = {name: value for name, value in claim["spec"].items() if name not in ("volumeName", "dataSourceRef")}
+    return {
+        "apiVersion": CLAIM.api_version,
+        "kind": CLAIM.kind,
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": metadata.get("labels") or {},
+            "annotations": {
+                label: text
+                for label, text in (metadata.get("annotations") or {}).items()
+                if label.startswith(PREFIX) and label not in (REPLACES, RESTORE_UNDONE)
+            },
+        },
+        "spec": deepcopy(spec),
+    }

@@ -11,11 +11,9 @@ from reconciler.engines.kubernetes.status.fields import name_of, read_seconds, r
 from reconciler.engines.kubernetes.status.pods import ClaimFault
 from reconciler.engines.kubernetes.status.snapshots import RESTORE_UNDONE
 from reconciler.engines.kubernetes.status.volumes import find_claim_faults
-from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
-from reconciler.engines.kubernetes.volumes.snapshots import REPLACES
-from reconciler.engines.workload.volume_failures import VolumeSignals
+from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
+from reconciler.engines.kubernetes.volumes.snapshots import REPLACES, ClaimSnapshots
 from reconciler.model.key import Key
-from reconciler.reasons import Reason
 
 FAILING_SECONDS = 600.0
 """Seconds without a volume after which a restore is undone whose claim the cluster reports as failing."""
@@ -33,10 +31,10 @@ class UnboundRestores:
     The time counts from the moment when this process first sees that a volume is wanted.
     """
 
-    def __init__(self, parts: ClusterParts, commands: VolumeCommands, signals: VolumeSignals) -> None:
+    def __init__(self, parts: ClusterParts, snapshots: ClaimSnapshots, undos: RestoreUndos) -> None:
         self._api, self._mirror, self._clock = parts.api, parts.mirror, parts.context.clock
-        self._commands = commands
-        self._signals = signals
+        self._snapshots = snapshots
+        self._undos = undos
         self._since: dict[str, float] = {}
 
     async def check(self, key: Key, claim: KubeObject) -> None:
@@ -52,14 +50,13 @@ class UnboundRestores:
         if not fault.failing and waited < LONGEST_SECONDS:
             return
         made_of = read_text(claim, "spec", "dataSource", "name")
-        names = {live.object_name: live.snapshot.name for live in self._commands.snapshots.list(key)}
+        names = {live.object_name: live.snapshot.name for live in self._snapshots.list(key)}
         why = (
             f"the restore of {names.get(made_of, made_of)} was undone, and the volume from before is in service: "
             f"{name_of(claim)} got none within {waited / 60:.0f} min: {fault.message}"
         )
-        await self._commands.undo_restore(key, claim, why)
+        await self._undos.begin(key, claim, why)
         del self._since[uid]
-        self._signals.report(key, Reason.VOLUME_CHECK_FAILED, why)
 
     async def forget(self, claim: KubeObject) -> None:
         """Remove the note at a claim that a restore was undone, once it is old. Raises EngineError."""

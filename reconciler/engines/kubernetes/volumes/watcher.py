@@ -24,6 +24,7 @@ from reconciler.engines.kubernetes.status.snapshots import (
     read_index,
 )
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands, read_requested_size
+from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
 from reconciler.engines.kubernetes.volumes.snapshots import SCHEDULE, SnapshotRequest
 from reconciler.engines.kubernetes.volumes.unbound_restores import UnboundRestores
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
@@ -75,14 +76,15 @@ class VolumeWatcher:
     """
 
     def __init__(
-        self, parts: ClusterParts, commands: VolumeCommands, usage: VolumeUsage, signals: VolumeSignals, lock: Lock
+        self, parts: ClusterParts, commands: VolumeCommands, undos: RestoreUndos, signals: VolumeSignals, lock: Lock
     ) -> None:
         self._api, self._mirror, self._desired = parts.api, parts.mirror, parts.desired
         self._clock = parts.context.clock
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self._commands = commands
-        self._restores = UnboundRestores(parts, commands, signals)
-        self._usage = usage
+        self._undos = undos
+        self._restores = UnboundRestores(parts, commands.snapshots, undos)
+        self._usage = VolumeUsage(parts.api, parts.mirror, parts.context.clock)
         self._signals = signals
         self._lock = lock
         self._failures = VolumeFailures(self._clock, signals)
@@ -134,6 +136,8 @@ class VolumeWatcher:
         if record is None:
             return
         spec, keep_last = read_specification(record.body), read_keep_last(record.body)
+        for undo in self._undos.list(key):
+            await self._try(VolumeId(key, undo.index), Act.RESTORE, partial(self._undos.finish, key, undo))
         snapshots = self._commands.snapshots.list(key)
         for item in self._commands.snapshots.claims_of(key):
             claim = item.decode()
@@ -153,6 +157,7 @@ class VolumeWatcher:
         if self._schedules_begun and self._desired.features.snapshots:
             await self._try(volume.id, Act.EXPIRY, lambda: self._delete_expired(volume))
             await self._check_schedule(volume)
+        self._check_measurement(volume)
         await self._try(volume.id, Act.GROWTH, lambda: self._grow(volume))
 
     async def _try(
@@ -225,6 +230,14 @@ class VolumeWatcher:
             message = f"the snapshot {name} of volume {volume.id.index} is over, and was deleted"
             self._signals.report(volume.id.volumeset, Reason.SNAPSHOT_EXPIRED, message)
         await self._commands.snapshots.delete(volume.target.namespace, list_superseded(volume.snapshots))
+
+    def _check_measurement(self, volume: _Volume) -> None:
+        """Report a kubelet that does not answer, if the volume is to grow by what it says."""
+        error = self._usage.explain_silence(volume.target.namespace, volume.target.name)
+        if error is not None and volume.spec.autoscaling.min_free_percentage is not None:
+            self._failures.add(volume.id, Act.MEASUREMENT, error)
+        else:
+            self._failures.clear(volume.id, Act.MEASUREMENT)
 
     async def _grow(self, volume: _Volume) -> None:
         """Expand a volume because it fills, once its last growth is done."""
