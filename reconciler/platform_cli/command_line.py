@@ -98,8 +98,9 @@ class CommandGroup(click.Group):
             from reconciler.model.suggest import find_closest_word
 
             near = self._holder_of(args[0]) or find_closest_word(args[0], [*self._rows, *self._aliases])
-            hint = f"; did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
-            ctx.fail(f"{ctx.command_path} has no command {args[0]!r}{hint}")
+            hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
+            where = f" of `{ctx.command_path}`" if ctx.parent is not None else ""
+            ctx.fail(f"there is no command {args[0]!r}{where}{hint}")
         return super().resolve_command(ctx, args)
 
     def _holder_of(self, word: str) -> str:
