@@ -254,6 +254,8 @@ def build_settings(followed: Followed, locations: Iterable[str], org: str, page_
 
     source: dict[str, Any] = {"name": "main", "url": followed.url, "interval": "5s", "status": {"interval": "5s"}}
     source |= {"commit": followed.commit} if followed.commit else {"branch": followed.branch}
+    if is_remote(followed.url):
+        source["status"] |= {"push": False}  # a trial writes nothing to a repository of others
     if followed.path:
         source["path"] = followed.path
     return {

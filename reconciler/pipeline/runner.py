@@ -284,6 +284,11 @@ class Runner:
         """Write the status of the source ``name`` to its branch if due; returns whether it was written."""
         return self.writers[name].flush(force=force)
 
+    def take_status_branches(self) -> None:
+        """Let the next write of status replace that of other daemons on the branches of all sources."""
+        for writer in self.writers.values():
+            writer.take_over()
+
     def next_attempt(self) -> float | None:
         """Time of the next attempt of a failed step (seconds since the epoch), None if there is none."""
         return self.records.failures.next_attempt()
