@@ -207,7 +207,7 @@ class Runner:
         prepared = await asyncio.to_thread(self._read, name, reason)
         self.states[name] = prepared.state
         if reviewed is not None and prepared.plan is not None and (other := reviewed.difference_from(prepared.plan)):
-            return report.plan_changed(name, str(prepared.revision), other)
+            return report.with_commit(report.plan_changed(name, str(prepared.revision), other), prepared.revision)
         if prepared.plan is not None:
             self.states[name] = prepared.state.before_steps(prepared.plan)
         accepted = self.secret_filler.accept if self._runs_containers else None
@@ -218,6 +218,7 @@ class Runner:
         # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
         ended, self.states[name] = await execution
+        ended = report.with_commit(ended, prepared.revision)
         steps = prepared.plan.steps if prepared.plan is not None else ()
         await self._observe_steps(steps)
         if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
