@@ -251,11 +251,12 @@ def choose_page_port() -> int:
 def build_settings(followed: Followed, locations: Iterable[str], org: str, page_port: int = 0) -> dict[str, Any]:
     """The settings as plain values; without a ``page_port``, one is chosen."""
     from reconciler.engines.plugin import suggest_location
+    from reconciler.source.url import parse_address
 
     source: dict[str, Any] = {"name": "main", "url": followed.url, "interval": "5s", "status": {"interval": "5s"}}
     source |= {"commit": followed.commit} if followed.commit else {"branch": followed.branch}
-    if is_remote(followed.url):
-        source["status"] |= {"push": False}  # a trial writes nothing to a repository of others
+    if parse_address(followed.url).path is None:
+        source["status"] |= {"push": False}  # a trial writes nothing to a repository elsewhere
     if followed.path:
         source["path"] = followed.path
     return {
