@@ -8,15 +8,12 @@ from typing import Any
 from reconciler.cli.local.followed_source import choose_source, read_declared
 from reconciler.cli.local_settings import (
     FOR_TERMINALS,
-    SETTINGS_FILE,
     build_settings,
-    find_settings_of,
-    find_state,
-    find_state_base,
 )
 from reconciler.cli.options import DEFAULT_ORG
 from reconciler.documents.writer import render_document
 from reconciler.errors import RefusedError
+from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state, find_state_base
 from reconciler.settings.types import SERVICE_STATE
 
 _HEAD = """\
