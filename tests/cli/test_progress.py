@@ -67,7 +67,7 @@ def test_a_pull_has_a_bar_behind_its_megabytes() -> None:
         assert add_bar(other) == other
 
 
-def test_up_says_each_ten_seconds_what_is_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_prints_each_ten_seconds_what_is_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground, "LINE_SECONDS", 0.01)
     sandbox = CommandSandbox(tmp_path)
     sandbox.applied()

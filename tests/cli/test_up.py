@@ -210,7 +210,7 @@ def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: P
     assert sandbox.run("down", url, "--volumes").returncode == 0
 
 
-def test_the_status_of_a_repository_elsewhere_stays_on_this_machine() -> None:
+def test_the_status_of_a_remote_repository_stays_on_this_machine() -> None:
     for url, pushes in (("https://git.example.com/shop.git", False), ("git@git.example.com:shop.git", False)):
         [source] = build_settings(Followed(url, "main"), ["local"], "acme", 7400)["sources"]
         assert source["status"].get("push", True) is pushes
