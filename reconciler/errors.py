@@ -19,6 +19,7 @@ ReconcilerError
 │   ├── SourceNotFound      the repository, branch, tag, commit or path does not exist
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
+│   ├── StatusBranchTaken   another daemon writes the status branch
 │   ├── PushConflict        the remote's ref moved since it was read
 │   ├── PushRefused         the remote declines a push, such as one to a protected branch
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
@@ -174,6 +175,12 @@ class SourceRewritten(SourceError):
     """The branch moved to a commit that does not contain the last one; followed only with ``allowRewrite``."""
 
     reason = Reason.SOURCE_REWRITTEN
+
+
+class StatusBranchTaken(SourceError):
+    """Another daemon writes the status branch: nothing is written over it."""
+
+    reason = Reason.STATUS_BRANCH_TAKEN
 
 
 class PushConflict(SourceError):

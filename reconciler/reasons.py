@@ -314,6 +314,10 @@ class Reason(StrEnum):
     PUSHED = "Pushed", _source("The status branch is up to date.", "Nothing.")
     PUSH_CONFLICT = ("PushConflict",
         _source("Other writers moved the status branch again and again.", "Nothing; the push is tried again."))
+    STATUS_BRANCH_TAKEN = ("StatusBranchTaken",
+        _source("Another daemon writes the status branch; the message says which. Nothing is written over it.",
+                "Give one of them another `status.branch`. If the other one is gone: "
+                "`reconciler apply --take-status-branch`."))
 
     # Health and drift.
     LOADING = ("Loading",

@@ -16,7 +16,7 @@ from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.metrics import exposition, scrape, scraper
-from reconciler.engines.host.probes import state
+from reconciler.engines.host.probes import port_watch, state
 from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
 
@@ -73,6 +73,7 @@ def _numbers() -> dict[str, str]:
         "settling": decide.SETTLING / 60,
         "steady": decide.STEADY,
         "starting": availability.START_SECONDS,
+        "unheard": port_watch.GRACE_SECONDS,
         "steep": decide.STEEP,
         "unproven": protocol.UNPROVEN,
         "errors": error_log.MOST,

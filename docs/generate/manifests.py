@@ -33,8 +33,8 @@ spec:
   type: serverless
   containers:
     - name: web
-      image: nginx:1.27
-      ports: [{{number: 8080, protocol: http}}]
+      image: nginx:1.27  # of Docker Hub; it listens on 80
+      ports: [{{number: 80, protocol: http}}]
       readinessProbe: {{httpGet: {{path: /}}}}
   defaultOptions:
     autoscaling: {{minScale: 1, maxScale: 4}}

@@ -26,7 +26,9 @@ platform workload get
 platform apply -f manifests/ --ready
 ```
 
-On the host of the daemon, `platform` finds its socket by itself, and root needs no login. Elsewhere, `login` opens a
+On the host of the daemon, `platform` finds its socket by itself: of the settings that `$RECONCILER_SETTINGS` names, of
+what `reconciler up` runs in the directory, or of the service. Root needs no login there, and the org is that of the
+daemon. Elsewhere, `login` opens a
 browser; `login --device` shows a code for the browser of another machine; `login --token-stdin` reads the key of a
 service account. Where the settings have no `api.oidc`, there is no browser login: the first administrator has the
 token that the daemon wrote, `platform login --bootstrap --token-stdin < STATE/bootstrap-token`, for an hour, and adds

@@ -154,7 +154,7 @@ def _run_cli() -> int:
         code = carry_out(_run_command, _ask_daemon)
         sys.stdout.flush()
     except click.ClickException as error:
-        _explain_unknown(error).show()
+        _show_usage_error(_explain_unknown(error))
         return error.exit_code
     except ReconcilerError as error:
         _print_error(error)
@@ -182,11 +182,20 @@ def _explain_unknown(error: click.ClickException) -> click.ClickException:
         hint = explain_option(error.option_name, options)
         return click.UsageError(f"there is no option {error.option_name!r}{hint}", ctx)
     if ctx is not None and word and isinstance(ctx.command, click.Group):
-        from reconciler.queries.existence import did_you_mean
+        from reconciler.cli.foreign_words import explain_unknown_below
 
-        hint = did_you_mean(word, ctx.command.list_commands(ctx))
+        hint = explain_unknown_below(ctx.info_name or "", word, ctx.command.list_commands(ctx))
         return click.UsageError(f"there is no command {word!r} of `{ctx.info_name}`{hint}", ctx)
     return error
+
+
+def _show_usage_error(error: click.ClickException) -> None:
+    """Print the error as all others are, below the usage of the command."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is not None:
+        click.echo(f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n", err=True)
+    message = error.format_message()
+    print_error(message[:1].lower() + message[1:].removesuffix("."))
 
 
 def _run_command() -> object:

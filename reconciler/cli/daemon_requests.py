@@ -16,7 +16,7 @@ from reconciler.daemon.lock import find_lock_holder
 from reconciler.daemon.wake import REQUESTS, wake_daemon
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.records.database import FILE
-from reconciler.records.tables.requests import PLAN, Requests, requests_table
+from reconciler.records.tables.requests import PLAN, TAKE_STATUS_BRANCH, Requests, requests_table
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
@@ -31,14 +31,19 @@ WORK_SECONDS = 60.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.02
 
 
-def request_run(records: Records, state: Path, seconds: float, plans: dict[str, SavedPlan] | None) -> list[Report]:
+def request_run(
+    records: Records, state: Path, seconds: float, plans: dict[str, SavedPlan] | None, *, takes_status: bool = False
+) -> list[Report]:
     """Let the daemon run every source, or only those of ``plans`` and only as planned; return the reports.
 
-    Raises RefusedError after ``seconds``, or if the daemon ends.
+    ``takes_status``: it takes the status branches over from other daemons. Raises RefusedError after ``seconds``, or if
+    the daemon ends.
     """
     from reconciler.pipeline.report import decode_reports
 
-    payload = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
+    payload: dict[str, Any] = {TAKE_STATUS_BRANCH: True} if takes_status else {}
+    if plans is not None:
+        payload["plans"] = [msgspec.to_builtins(plan) for plan in plans.values()]
     number = records.requests.add("apply", payload, get_operator_name())
     wake_daemon(state, None, "apply")
     answer = _wait_for_answer(records.requests, state, number, seconds, seconds)

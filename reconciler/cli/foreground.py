@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.cli.output.printing import print_error
+from reconciler.cli.output.progress import LINE_SECONDS
+from reconciler.cli.output.wait_display import sum_up_lines, unhealthy_lines
 from reconciler.cli.page_links import announce_page
 from reconciler.errors import EngineError, LockedError, RecordsError
 
@@ -35,6 +37,7 @@ async def run_in_foreground(settings: Settings, show: Callable[[str], None], fil
     others = [
         asyncio.create_task(announce_addresses(settings, show)),
         asyncio.create_task(announce_page(settings, show)),
+        asyncio.create_task(announce_progress(settings, show)),
     ]
     if file is not None:
         from reconciler.cli.local.location_binding import bind_new_locations
@@ -58,6 +61,27 @@ async def announce_addresses(settings: Settings, show: Callable[[str], None]) ->
                 show(f"  {name}: {now.get(name, 'no replica is ready')}")
         previous = now
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def announce_progress(settings: Settings, show: Callable[[str], None]) -> None:
+    """Print each 10 seconds what is on its way, such as the pull of an image, unless it stands still."""
+    previous = ""
+    while True:
+        await asyncio.sleep(LINE_SECONDS)
+        lines = await asyncio.to_thread(_read_loading, settings)
+        text = sum_up_lines(lines) if lines else ""
+        if text not in ("", previous):
+            show(f"  {text}")
+        previous = text
+
+
+def _read_loading(settings: Settings) -> list[str]:
+    """A line for each resource that is on its way; none where the records cannot be read."""
+    from reconciler.records.store import FILE, Records
+
+    with suppress(RecordsError), closing(Records.open(settings.state / FILE, read_only=True)) as records:
+        return unhealthy_lines(records, loading_only=True)
+    return []
 
 
 def read_addresses(settings: Settings) -> dict[str, str]:

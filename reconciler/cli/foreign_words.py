@@ -70,6 +70,22 @@ FOREIGN_WORDS = {
 }
 """A word → a command, or what to do."""
 
+WORDS_BELOW = {
+    ("secret", "decrypt"): "`reconciler secret edit FILE` shows the values in an editor; sops decrypts the file",
+    ("secret", "get"): "`reconciler get secret` lists them; no command shows values that the records have",
+    ("secret", "show"): "`reconciler secret edit FILE` shows the values in an editor; sops decrypts the file",
+    ("secret", "view"): "`reconciler secret edit FILE` shows the values in an editor; sops decrypts the file",
+    ("settings", "check"): "validate",
+    ("settings", "show"): "the settings are a file: --settings, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml",
+    ("volume", "list"): "`reconciler get volumeset` lists the volume sets, `reconciler snapshots` their snapshots",
+    ("volume", "ls"): "`reconciler get volumeset` lists the volume sets, `reconciler snapshots` their snapshots",
+    ("volume", "delete"): f"{_IN_GIT}: remove the volume set and commit; `reconciler command` deletes one volume",
+    ("volume", "rm"): f"{_IN_GIT}: remove the volume set and commit; `reconciler command` deletes one volume",
+    ("volume", "snapshot"): "`reconciler command volumeset/GVC/NAME createVolumeSnapshot snapshotName=N` takes one",
+    ("volume", "restore"): "`reconciler command volumeset/GVC/NAME restoreVolume` does that",
+}
+"""A group and a word below it → a command of the group, or what to do."""
+
 FOREIGN_OPTIONS = {
     "-A": "all GVCs are shown without --gvc",
     "-n": "--gvc",
@@ -108,6 +124,17 @@ def explain_option(word: str, options: Sequence[str]) -> str:
     if not meant and beginning:
         return f"; did you mean {beginning[0]}?"
     return f"; {meant}" if meant else did_you_mean(word, options)
+
+
+def explain_unknown_below(group: str, word: str, commands: Sequence[str]) -> str:
+    """``; …`` with the one of the ``commands`` of ``group`` that people mean by ``word``, else all of them."""
+    from reconciler.queries.existence import did_you_mean
+
+    meant = WORDS_BELOW.get((group, word.lower()), "")
+    if meant in commands:
+        return f"; here it is `reconciler {group} {meant}`"
+    hint = f"; {meant}" if meant else did_you_mean(word, commands, ALIKE)
+    return hint or f"; there are: {', '.join(commands)}"
 
 
 def explain_unknown(word: str, commands: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import socket
@@ -12,26 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.errors import RefusedError, UsageError
+from reconciler.local_state import SETTINGS_FILE, find_state
 
 if TYPE_CHECKING:
     import pygit2
 
-SETTINGS_FILE = "settings.yaml"
-ORIGIN_FILE = "origin"
-"""In the state directory of what is converted: the directory that the files are in."""
 DEFAULT_LOCATION = "local"
 """The location of manifests that name none."""
-_ROOT_BASE = Path("/var/lib/reconciler-up")
-"""For root: other users may enter it, as replicas of the default user have to, unlike root's home."""
 _LOCATION = re.compile(rb"""(?:^|[\s'"\[/])/(?:/|org/[-a-z0-9]+/)location/([a-z0-9][-a-z0-9]*)""")
 _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b""", re.MULTILINE)
 _FIRST_PAGE_PORT, _PAGE_PORTS = 7400, 200
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
-_SHORTENED = 8
-_LONGEST_NAME = 12
-"""Sockets are below the state directory, and the path of a socket has at most 107 bytes."""
-
 FOR_TERMINALS = ("host", "log", "state")
 """The settings that a service has in another way: changes show at once, and all is in one directory."""
 
@@ -67,20 +58,6 @@ def is_remote(source: str) -> bool:
     return parse_address(source).path is None or "://" in source
 
 
-def find_state_base() -> Path:
-    """The directory that has one directory for each repository: of this user, or of root."""
-    if named := os.environ.get("XDG_STATE_HOME"):
-        return Path(named) / "reconciler"
-    return _ROOT_BASE if os.geteuid() == 0 else Path.home() / ".local" / "state" / "reconciler"
-
-
-def find_state(key: str) -> Path:
-    """The state directory for ``key``: the URL of a repository, or another name of what is followed."""
-    digest = hashlib.blake2b(key.encode(), digest_size=_SHORTENED // 2).hexdigest()
-    name = re.sub(r"(\.git)?/*$", "", key).rpartition("/")[2] or "repository"
-    return find_state_base() / f"{name[:_LONGEST_NAME]}-{digest}"
-
-
 def make_state(key: str) -> Path:
     """The state directory for ``key``, made if it is missing. Raises UsageError."""
     state = find_state(key)
@@ -90,30 +67,6 @@ def make_state(key: str) -> Path:
     except OSError as error:
         raise UsageError(f"{state} cannot be made: {error.strerror or error}; set $XDG_STATE_HOME") from None
     return state
-
-
-def find_settings_here() -> Path | None:
-    """The settings that `up` wrote for the working directory; None where there are none."""
-    try:
-        return find_settings_of(Path.cwd())
-    except FileNotFoundError:
-        return None
-
-
-def find_settings_of(directory: Path) -> Path | None:
-    """The settings that `up` wrote for the repository of ``directory``, or for files in it or in a directory above.
-
-    Of several those that were written last; None where there are none.
-    """
-    roots = [folder for folder in (directory, *directory.parents) if (folder / ".git").exists()]
-    states = [find_state(str(folder)) for folder in roots[:1]]
-    for file in find_state_base().glob(f"*/{ORIGIN_FILE}") if os.access(find_state_base(), os.R_OK) else ():
-        with suppress(OSError):
-            origin = Path(file.read_text(encoding="utf-8").removesuffix("\n"))
-            if directory.is_relative_to(origin) or (roots and origin.is_relative_to(roots[0])):
-                states.append(file.parent)
-    files = [state / SETTINGS_FILE for state in states if os.access(state / SETTINGS_FILE, os.R_OK)]
-    return max(files, key=lambda file: file.stat().st_mtime, default=None)
 
 
 def follow_directory(directory: Path) -> Followed:
@@ -251,9 +204,12 @@ def choose_page_port() -> int:
 def build_settings(followed: Followed, locations: Iterable[str], org: str, page_port: int = 0) -> dict[str, Any]:
     """The settings as plain values; without a ``page_port``, one is chosen."""
     from reconciler.engines.plugin import suggest_location
+    from reconciler.source.url import parse_address
 
     source: dict[str, Any] = {"name": "main", "url": followed.url, "interval": "5s", "status": {"interval": "5s"}}
     source |= {"commit": followed.commit} if followed.commit else {"branch": followed.branch}
+    if parse_address(followed.url).path is None:
+        source["status"] |= {"push": False}  # a trial writes nothing to a repository elsewhere
     if followed.path:
         source["path"] = followed.path
     return {

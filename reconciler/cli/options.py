@@ -44,7 +44,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # only newer versions
 
 def _find_settings() -> Path:
     """The settings of the repository here, where `reconciler up` has written some, else those of the service."""
-    from reconciler.cli.local_settings import find_settings_here
+    from reconciler.local_state import find_settings_here
 
     return find_settings_here() or Path(_DEFAULT_SETTINGS)
 

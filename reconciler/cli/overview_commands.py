@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -44,8 +44,8 @@ from reconciler.overviews.overview import (
     ReadContext,
 )
 from reconciler.overviews.writing import FORMS, make_document
-from reconciler.terminal.folding import can_redraw, count_columns, fold_text
-from reconciler.terminal.live_display import Live
+from reconciler.terminal.folding import can_redraw
+from reconciler.terminal.live_display import repeat_drawing
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
@@ -155,14 +155,6 @@ def name_nothing(overview: Overview, choice: Choice) -> str:
     return overview.nothing if choice == Choice() else "nothing matches"
 
 
-def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> NoReturn:
-    """Show what ``read`` returns on this terminal, anew after each ``interval``, until Ctrl-C."""
-    with Live(sys.stdout) as live:
-        while True:
-            live.draw(fold_text(read() or overview.nothing, count_columns(sys.stdout)).splitlines())
-            time.sleep(interval)
-
-
 def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     """What overviews are read from here. Raises UsageError."""
     from reconciler.clock import SystemClock
@@ -179,6 +171,7 @@ def _show_value(reader: _Reader, display: Display) -> int:
     overview, output = reader.overview, display.output
     if display.watch:
         watch_text(lambda: _make_text(reader, display), overview, display.interval, on_terminal=output.is_text)
+        return 0
     value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
     if output.is_text:
         text = overview.text(value, display.style)
@@ -222,10 +215,14 @@ def wait_for_end(
     return value
 
 
-def watch_text(read: Callable[[], str], overview: Overview, interval: float, *, on_terminal: bool) -> NoReturn:
-    """Show what ``read`` returns until Ctrl-C: in place where that is for a terminal, else again after each change."""
+def watch_text(read: Callable[[], str], overview: Overview, interval: float, *, on_terminal: bool) -> None:
+    """Show what ``read`` returns until Ctrl-C: in place where that is for a terminal, else again after each change.
+
+    In place, the key q ends it, too.
+    """
     if on_terminal and can_redraw(sys.stdout):
-        draw_live(read, overview, interval)
+        repeat_drawing(sys.stdout, lambda: read() or overview.nothing, interval)
+        return
     shown = None
     while True:
         text = read()
@@ -317,7 +314,11 @@ def _show_measured(reader: _Reader, display: Display) -> None:
         text = overview.text(reader.choose(_measure_usage(measurement)), display.style)
         show_text(text, name_nothing(overview, reader.choice), wide=display.style.wide)
     elif not is_empty:
-        draw_live(lambda: overview.text(reader.choose(measurement.read()), display.style), overview, display.interval)
+        repeat_drawing(
+            sys.stdout,
+            lambda: overview.text(reader.choose(measurement.read()), display.style) or overview.nothing,
+            display.interval,
+        )
     if not is_empty:
         # Only a read shows which locations do not answer.
         _show_notes(overview, measurement)
@@ -377,7 +378,7 @@ def _list_wait_options(overview: Overview) -> list[_Declaration]:
     """The options of what can be shown again, and of what one can wait for."""
     if overview.is_feed or overview.is_measured:
         return []
-    words = "Show it again when it changes, until Ctrl-C."
+    words = "Show it again when it changes, until q or Ctrl-C."
     options: list[_Declaration] = [click.option("-w", "--watch", is_flag=True, help=words), _declare_interval()]
     if overview.is_changing is not None:
         words = "How long to wait, such as 20s; default 5m."

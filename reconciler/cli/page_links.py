@@ -19,6 +19,11 @@ _POLL_SECONDS = 0.5
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost", "0.0.0.0", "[::]")
 
 
+def has_page(settings: Settings) -> bool:
+    """Whether browsers can reach a page."""
+    return settings.api is not None and bool(settings.api.page and settings.api.address)
+
+
 def make_link(settings: Settings) -> str:
     """A link that logs this user in once. Raises RefusedError without a page, and RecordsError without a daemon."""
     if settings.api is None or not settings.api.page:
@@ -39,7 +44,7 @@ def read_base(settings: Settings) -> str:
 
 async def announce_page(settings: Settings, show: Callable[[str], None]) -> None:
     """Print a link to the page once the API answers."""
-    if settings.api is None or not (settings.api.page and settings.api.address):
+    if not has_page(settings):
         return
     while True:
         try:

@@ -19,7 +19,6 @@ from reconciler.cli.options import select_sources
 from reconciler.cli.output.forms import Output, format_document, print_document, print_items
 from reconciler.cli.output.printing import echo_text, source_errors_printed
 from reconciler.cli.overview_commands import (
-    draw_live,
     name_nothing,
     names_one,
     pick_one,
@@ -36,6 +35,7 @@ from reconciler.printable import write_unguarded
 from reconciler.render.plan.rendered import RenderedPlan
 from reconciler.settings import Settings
 from reconciler.terminal.folding import can_redraw
+from reconciler.terminal.live_display import repeat_drawing
 from reconciler.times import iso_milliseconds, parse_time
 
 JSON, TEXT, LINES, MARKDOWN = "application/json", "text/plain", "application/x-ndjson", "text/markdown"
@@ -92,9 +92,11 @@ def _print_text(overview: Overview, api: ApiClient, parameters: Parameters, read
         return "".join(read().splitlines(keepends=True)[shown_lines])
 
     if overview.is_measured and not parameters["once"] and can_redraw(sys.stdout):
-        draw_live(read_lines, overview, parameters["interval"])
+        repeat_drawing(sys.stdout, lambda: read_lines() or overview.nothing, parameters["interval"])
+        return
     if parameters.get("watch"):
         watch_text(read_lines, overview, parameters["interval"], on_terminal=True)
+        return
     text = _read_at_end(api, parameters, read_lines)
     is_wide = parameters["output"].form == "wide"
     show_text(text, name_nothing(overview, take_choice({**parameters})), wide=is_wide)

@@ -14,7 +14,7 @@ from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.records.tables.requests import PLAN, Request
+from reconciler.records.tables.requests import PLAN, TAKE_STATUS_BRANCH, Request
 from reconciler.render.plan.rendered import PlanAnswer, PlanRequest, RenderedPlan
 from reconciler.settings import settings_digest
 
@@ -63,6 +63,8 @@ class RequestQueue:
         """Run the sources, and report each run; a bug is a report too, so that who asked asks no second time."""
         reports: list[Report] = []
         try:
+            if request.args.get(TAKE_STATUS_BRANCH):
+                self._runner.take_status_branches()
             plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[SavedPlan])}
             for name in plans.keys() & self._runner.pipelines.keys() or self._runner.pipelines:
                 report = await self._run(name, request.kind, plans.get(name))

@@ -56,6 +56,10 @@ _KEY_HIDES = ScalarProblem(
 _KEY_OPENED = ScalarProblem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
+_KIND = "kind"
+_TORN = 2
+"""The keys of a document, `kind` among them, that occur twice where another document begins without a separator."""
+
 Parse = Callable[[bytes], Parser]
 """Begins to read the bytes of a file."""
 
@@ -115,6 +119,7 @@ class Composer:
             before = len(self.faults.faults)
             self._begin()
             value = self._node(root)
+            self._join_torn_repeats(value, root)
             self._check_size(root, self._get().end_mark.index - start.start_mark.index)
             self._file_nodes += self._nodes
             if self._file_nodes > (most := self._limits.file_nodes_at(started)):
@@ -130,6 +135,7 @@ class Composer:
         self._events = starmap(self._get, repeat((), 2 * self._limits.nodes))
         self._nodes = 1
         self._repeats: list[tuple[dict[Any, Any], str]] = []
+        self._repeat_faults: list[Fault] = []
         self._lines: dict[tuple[int, str], int] = {}
         self._alive: list[Any] = []
 
@@ -292,6 +298,35 @@ class Composer:
         # The last key of a mapping counts as the one whose value is being read.
         del filled[key]
         self._repeats.append((filled, key))
+        self._repeat_faults.append(self.faults.faults[-1])
+
+    def _join_torn_repeats(self, value: Any, root: Event) -> None:
+        """Replace the faults of a document that continues with another one, without a separator, by one fault."""
+        repeats = [
+            (key, fault)
+            for (filled, key), fault in zip(self._repeats, self._repeat_faults, strict=True)
+            if filled is value
+        ]
+        keys = {key for key, _ in repeats}
+        # A mapping in braces has its keys behind them.
+        if len(keys) < _TORN or _KIND not in keys or repeats[0][1].column != root.start_mark.column + 1:
+            return
+        first = repeats[0][1]
+        message = (
+            f"a line `---` is probably missing above this line: `{_KIND}` and {len(keys) - 1} more keys of the mapping "
+            "occur again from here on"
+        )
+        torn = Fault(
+            "duplicate-key",
+            message,
+            first.line,
+            first.column,
+            f"write `---` between the documents, above line {first.line}",
+        )
+        at = self.faults.faults.index(first)
+        others = {id(fault) for _, fault in repeats}
+        self.faults.faults[at] = torn
+        self.faults.faults[at + 1 :] = [fault for fault in self.faults.faults[at + 1 :] if id(fault) not in others]
 
     def _mark_duplicates(self, value: Any) -> Any:
         """``value`` without duplicate keys, whose meaning is unknown."""

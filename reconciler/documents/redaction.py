@@ -24,6 +24,7 @@ _PLAIN = re.compile(
     \s*(?:\s\#.*)?""",
     re.VERBOSE | re.DOTALL,
 )
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:\s|$)")
 _FLOW = re.compile(r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]""")
 _KEYS = re.compile(r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)""")
 _DOUBTFUL = re.compile(r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|stringData|binaryData))["']?\s*:""")
@@ -41,16 +42,40 @@ def lines_of(raw: bytes) -> list[str]:
 def visible_lines(raw: bytes) -> list[str | None]:
     """The lines of a manifest file; None for a line that may have secret data.
 
-    A document is shown as a whole if it begins with a known kind other than secret, and no part of it looks like a
-    second document without a separator. Of any other document only the first lines with plain fields such as ``name``
-    are shown, without comments.
+    A document is shown as a whole if it begins with a known kind other than secret. Of any other document only the
+    first lines with plain fields such as ``name`` are shown, without comments. What looks like a second document
+    without a separator counts as one, if all before it is shown.
     """
     shown: list[str | None] = []
     for document in _split_documents(lines_of(raw)):
         head = list(_list_head_lines(document))
         is_open = _can_show_document(head, document[len(head) :]) or _opens_in_flow(document)
-        shown += document if is_open else [*head, *[None] * (len(document) - len(head))]
+        shown += document if is_open else _show_torn(document)
     return shown
+
+
+def _show_torn(document: Sequence[str]) -> Iterator[str | None]:
+    """The lines of a document that may be several: in doubt only those of the first ones are shown."""
+    is_open = True
+    for part in _split_torn(document):
+        head = list(_list_head_lines(part)) if is_open else []
+        is_open = is_open and _can_show_document(head, part[len(head) :], is_torn=True)
+        yield from part if is_open else [*head, *[None] * (len(part) - len(head))]
+
+
+def _split_torn(document: Sequence[str]) -> Iterator[list[str]]:
+    """The lines of each part that begins with a key of the outermost mapping that occurs again."""
+    part: list[str] = []
+    keys: set[str] = set()
+    for line in document:
+        key = _KEY.match(line)
+        if key is not None and key[1] in keys:
+            yield part
+            part, keys = [], set()
+        if key is not None:
+            keys.add(key[1])
+        part.append(line)
+    yield part
 
 
 def _split_documents(lines: Sequence[str]) -> Iterator[list[str]]:
@@ -80,15 +105,22 @@ def _list_head_lines(document: Sequence[str]) -> Iterator[str | None]:
             return
 
 
-def _can_show_document(head: Sequence[str | None], rest: Sequence[str]) -> bool:
-    """Whether a document in block style with this head may be shown whole."""
+def _can_show_document(head: Sequence[str | None], rest: Sequence[str], *, is_torn: bool = False) -> bool:
+    """Whether a document in block style with this head may be shown whole.
+
+    If it ``is_torn``, its data may be that of a secret whose kind comes later.
+    """
     plain = (_PLAIN.fullmatch(line) for line in head if line)
     fields = [match.group(2, 3) for match in plain if match is not None]
     kinds = [str(value).strip("\"'") for name, value in fields if name == "kind"]
     doubts = {match[1] for match in map(_DOUBTFUL.match, rest) if match is not None}
     if any(name == "apiVersion" for name, _ in fields):
         return len(kinds) == 1 and "secret" not in kinds[0].lower() and not doubts
-    return len(kinds) == 1 and kinds[0] in _OPEN and doubts <= ({"data"} if kinds[0] in _HARMLESS else set())
+    return (
+        len(kinds) == 1
+        and kinds[0] in _OPEN
+        and doubts <= ({"data"} if kinds[0] in _HARMLESS and not is_torn else set())
+    )
 
 
 def _opens_in_flow(document: Sequence[str]) -> bool:

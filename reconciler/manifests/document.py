@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,6 +53,7 @@ from reconciler.model.resource import (
     escape_pointer_step,
     pointer_parts,
 )
+from reconciler.model.suggest import find_closest_word
 from reconciler.printable import printable_finding
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
@@ -68,6 +70,10 @@ _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 """The end of a number such as 80.0 in JSON: one search spares most bodies a walk."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+_MOST_FIELDS = 64
+"""The fields of a document among which a misspelled `kind` is looked for."""
 
 
 class DocumentDecoder:
@@ -201,7 +207,7 @@ class DocumentDecoder:
             return kind
         if "kind" not in value:
             # A file of another tool may lie beside manifests.
-            hint = suggest_command(value) or f"one of {_format_kinds()}"
+            hint = suggest_command(value) or _suggest_kind(value) or f"one of {_format_kinds()}"
             self._fault("missing-field", (), "the field `kind` is missing", hint)
         else:
             # If there are several words, the others may be part of a secret.
@@ -324,6 +330,13 @@ def _as_written(at: Pointer, scheme: str) -> Pointer:
 def _has_mixed_targets(references: tuple[Reference, ...]) -> bool:
     """Whether some targets leave the GVC open and others of such kinds name it."""
     return any(reference.target.count("/") > 1 and GVC_PLACEHOLDER not in reference.target for reference in references)
+
+
+def _suggest_kind(value: dict[str, Any]) -> str:
+    """``did you mean `kind`?`` where a field with the name of a kind is spelled much like it; "" without one."""
+    fields = [name for name, text in islice(value.items(), _MOST_FIELDS) if isinstance(text, str) and text in KINDS]
+    near = find_closest_word("kind", fields)
+    return f"did you mean `kind` instead of `{near}`?" if near else ""
 
 
 def _format_kinds() -> str:

@@ -132,7 +132,8 @@ TOP = Overview(
     """Show the replicas on this host: their state, their restarts, and what they use.
 
     CPU is in thousandths of a core since the last refresh; memory is resident memory. A port shows as 20001->8080: at
-    127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon.
+    127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon. On a terminal, the
+    key q ends it.
     """,
     "reconciler top --gvc shop",
     "List the replicas on this host, with what they use.",

@@ -13,7 +13,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.key import Key
-from reconciler.model.revision import shorten_id, shorten_revision
+from reconciler.model.revision import Revision, shorten_id, shorten_revision
 from reconciler.planning.plan import Action, Plan, StepId
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
@@ -23,6 +23,7 @@ from reconciler.times import format_iso_time
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 _SEVERITY = {Result.APPLIED: 0, Result.SKIPPED: 1, Result.WAITING: 2, Result.FAILED: 3}
+_LONGEST_SUBJECT = 60
 MOST_LINES = 50
 """The most findings and failures listed; the rest is only counted."""
 
@@ -34,8 +35,9 @@ class Report(msgspec.Struct, frozen=True):
     ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan differs from the reviewed one), or ``unreadable``
     (the source cannot be read; ``message`` has the reason).
     ``counts`` are resources by result (``created``, ``waiting`` …), ``steps`` the finished steps (a resource has one
-    for each location; 0: unknown). ``skipped_files`` sums up the errors of skipped files. With ``ends_by_itself``, all
-    that is not applied are deletes whose replicas are ending, and what waits for them.
+    for each location; 0: unknown). ``author`` and ``subject`` are those of the commit. ``skipped_files`` sums up the
+    errors of skipped files. With ``ends_by_itself``, all that is not applied are deletes whose replicas are ending, and
+    what waits for them.
     """
 
     source: str
@@ -51,11 +53,18 @@ class Report(msgspec.Struct, frozen=True):
     not_applied: list[str] = []
     steps: int = 0
     ends_by_itself: bool = False
+    author: str = ""
+    subject: str = ""
 
     @property
     def good(self) -> bool:
         """Whether everything desired is applied."""
         return self.outcome in ("unchanged", "applied") and not self.skipped_files
+
+
+def with_commit(report: Report, revision: Revision) -> Report:
+    """``report`` of a run of ``revision``, with who made the commit and its subject."""
+    return msgspec.structs.replace(report, author=revision.author, subject=revision.subject)
 
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
@@ -223,6 +232,8 @@ def _compute_outcome(outcomes: list[Outcome]) -> str:
 def format_report_lines(report: Report) -> Iterator[str]:
     """The report as lines of text."""
     where = f" at {shorten_revision(report.revision)}" if report.revision else ""
+    if where and report.author:
+        where += f" ({_shorten_subject(report.subject)}{report.author})"
     yield f"{report.source}: {report.outcome}{where}: {_summary_words(report)}"
     if report.skipped_files:
         yield f"  Files with errors stay as they were: {report.skipped_files}"
@@ -233,6 +244,12 @@ def format_report_lines(report: Report) -> Iterator[str]:
         yield f"  … and {len(report.not_applied) - MOST_LINES} more"
     if report.hold_digest:
         yield f"  Approve what waits: reconciler approve {shorten_id(report.hold_digest)}"
+
+
+def _shorten_subject(subject: str) -> str:
+    if not subject:
+        return ""
+    return f"{subject if len(subject) <= _LONGEST_SUBJECT else f'{subject[: _LONGEST_SUBJECT - 1]}…'}, "
 
 
 def _summary_words(report: Report) -> str:

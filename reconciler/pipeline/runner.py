@@ -209,7 +209,7 @@ class Runner:
         prepared = await asyncio.to_thread(self._read, name, reason)
         self.states[name] = prepared.state
         if reviewed is not None and prepared.plan is not None and (other := reviewed.difference_from(prepared.plan)):
-            return report.plan_changed(name, str(prepared.revision), other)
+            return report.with_commit(report.plan_changed(name, str(prepared.revision), other), prepared.revision)
         if prepared.plan is not None:
             self.states[name] = prepared.state.before_steps(prepared.plan)
         accepted = self.secret_filler.accept if self._runs_containers else None
@@ -220,6 +220,7 @@ class Runner:
         # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
         ended, self.states[name] = await execution
+        ended = report.with_commit(ended, prepared.revision)
         steps = prepared.plan.steps if prepared.plan is not None else ()
         await self._observe_steps(steps)
         if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
@@ -285,6 +286,11 @@ class Runner:
     def flush(self, name: str, *, force: bool = False) -> bool:
         """Write the status of the source ``name`` to its branch if due; returns whether it was written."""
         return self.writers[name].flush(force=force)
+
+    def take_status_branches(self) -> None:
+        """Let the next write of status replace that of other daemons on the branches of all sources."""
+        for writer in self.writers.values():
+            writer.take_over()
 
     def next_attempt(self) -> float | None:
         """Time of the next attempt of a failed step (seconds since the epoch), None if there is none."""

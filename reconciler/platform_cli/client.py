@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -322,10 +323,47 @@ class Client:
         sys.stderr.write(printable_lines("\n".join(lines)) + "\n")
 
 
-def default_socket() -> str:
-    """The endpoint of a daemon on this host with the usual state directory; "" if there is none."""
-    path = "/var/lib/reconciler/api.sock"
-    return f"{UNIX}{path}" if os.path.exists(path) else ""
+_SOCKET = "api.sock"
+
+
+def find_local_socket(environ: Mapping[str, str]) -> str:
+    """The endpoint of a daemon on this host; "" if there is none.
+
+    It is that of the settings that ``$RECONCILER_SETTINGS`` names, of what `reconciler up` runs here, of the usual
+    state directory, or of the settings of the service.
+    """
+    for state in _list_states(environ):
+        with suppress(OSError):
+            if (state / _SOCKET).exists():
+                return f"{UNIX}{state / _SOCKET}"
+    return ""
+
+
+def _list_states(environ: Mapping[str, str]) -> Iterator[Path]:
+    """The state directories of daemons that this command may mean, the first one first."""
+    from reconciler.local_state import find_settings_here
+
+    if named := environ.get("RECONCILER_SETTINGS"):
+        yield from _read_state(Path(named))
+        return
+    if (file := find_settings_here()) is not None:
+        yield from _read_state(file)
+    yield Path("/var/lib/reconciler")
+    yield from _read_state(Path("/etc/reconciler/settings.yaml"))
+
+
+def _read_state(file: Path) -> Iterator[Path]:
+    """The state directory that the settings of a daemon in ``file`` name; nothing where they cannot be read."""
+    from reconciler.documents.limits import read_within
+    from reconciler.documents.reader import parse_documents
+
+    try:
+        documents = parse_documents(read_within(file)).documents
+    except (OSError, UsageError):
+        return
+    state = documents[0].value.get("state") if documents and isinstance(documents[0].value, dict) else None
+    if isinstance(state, str):
+        yield file.parent / state
 
 
 def _build_request_target(path: str, query: Mapping[str, str]) -> str:

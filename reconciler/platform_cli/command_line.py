@@ -58,6 +58,18 @@ def all_rows() -> list[Row]:
     return sorted([*rows, *PROGRAM_ROWS, *OPERATOR_ROWS], key=lambda row: row.words)
 
 
+_FOREIGN_WORDS = {
+    "completion": "misc install-completion",
+    "help": "--help",
+    "list": "workload get",
+    "ls": "workload get",
+    "ps": "top",
+    "sources": "status",
+    "version": "--version",
+}
+"""A word of other tools → what does the same; by spelling alone it could be a command that changes things."""
+
+
 class CommandGroup(click.Group):
     """Commands that begin with the same words; one is made when it is called."""
 
@@ -98,8 +110,11 @@ class CommandGroup(click.Group):
             from reconciler.model.suggest import find_closest_word
 
             near = self._holder_of(args[0]) or find_closest_word(args[0], [*self._rows, *self._aliases])
-            hint = f"; did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
-            ctx.fail(f"{ctx.command_path} has no command {args[0]!r}{hint}")
+            hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
+            if ctx.parent is None and args[0].lower() in _FOREIGN_WORDS:
+                hint = f"; here it is `platform {_FOREIGN_WORDS[args[0].lower()]}`"
+            where = f" of `{ctx.command_path}`" if ctx.parent is not None else ""
+            ctx.fail(f"there is no command {args[0]!r}{where}{hint}")
         return super().resolve_command(ctx, args)
 
     def _holder_of(self, word: str) -> str:

@@ -41,7 +41,7 @@ def run_command_line(words: list[str]) -> int:
         if _find_output_format(words) in ("json", "json-slim"):
             _report_error(error.format_message(), _find_output_format(words))
         else:
-            error.show()
+            _show_usage_error(error)
         return error.exit_code
     except ReconcilerError as error:
         status, findings = (error.status, error.findings) if isinstance(error, ApiError) else (0, ())
@@ -71,6 +71,15 @@ def _explain_option(error: click.ClickException) -> click.ClickException:
     near = begun[0] if begun else find_closest_word(error.option_name, options)
     hint = f"; did you mean {near}?" if near else ""
     return click.UsageError(f"there is no option {error.option_name!r}{hint}", error.ctx)
+
+
+def _show_usage_error(error: click.ClickException) -> None:
+    """Show the error as all others are, below the usage of the command."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is not None:
+        click.echo(f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n", err=True)
+    message = error.format_message()
+    _report_error(message[:1].lower() + message[1:].removesuffix("."), "text")
 
 
 def _report_error(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -108,9 +108,12 @@ class Session:
 
     @cached_property
     def org(self) -> str:
-        """The org. Raises UsageError if it is not set."""
+        """The org: the one that is set, else the only one of the daemon. Raises UsageError without both."""
         if text := self.setting("org"):
             return text
+        if self._address or self.setting("endpoint") or self._local_socket:
+            return str(self.client.get("/whoami")["org"])
+        # Without a daemon here, the commands that work offline need the org alone.
         raise UsageError(f"name the org: --org, PLATFORM_ORG, or platform profile update {self.profile_name} --org ORG")
 
     @cached_property
@@ -170,11 +173,17 @@ class Session:
 
         return TokenKeyring(self.profiles_file, self.environ, self._seconds or UNLOCK_SECONDS)
 
+    @cached_property
+    def _local_socket(self) -> str:
+        from reconciler.platform_cli.client import find_local_socket
+
+        return find_local_socket(self.environ)
+
     def _endpoint(self) -> ApiEndpoint:
         """Where the API is, without a credential. Raises UsageError."""
-        from reconciler.platform_cli.client import ApiEndpoint, default_socket
+        from reconciler.platform_cli.client import ApiEndpoint
 
-        url = (self._address or self.setting("endpoint") or default_socket()).rstrip("/")
+        url = (self._address or self.setting("endpoint") or self._local_socket).rstrip("/")
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model.revision import revision_text
+from reconciler.reasons import ConditionType
 from reconciler.render.layout import align_columns, paint_text, strip_control
 from reconciler.render.sources import source_document, trouble_sentence
 from reconciler.status.summary import Outlook, SourceSummary, StatusSummary
@@ -91,6 +92,9 @@ def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, 
         yield "Refusal" if status.refused is not None else "Trouble", trouble_sentence(status, status.trouble)
     elif newest is not None and not source.is_current and status.suspension is None and status.pin is None:
         yield "Next", "the daemon reads it" if daemon_runs else "no daemon runs; `reconciler apply` reads it"
+    pushed = status.conditions.get(ConditionType.STATUS_PUSHED)
+    if pushed is not None and not pushed.status:
+        yield "Status branch", f"not written: {pushed.message}"
     if status.suspension is not None:
         yield "Suspension", f"{suspended_by(status.suspension)}; to end it: reconciler resume {status.name}"
     if status.pin is not None:

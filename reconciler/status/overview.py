@@ -14,13 +14,13 @@ from reconciler.printable import code_span, escape_text
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.sources import SourceRow
+from reconciler.status.branch.writer import Writer, format_writer
 from reconciler.status.conditions import ResourceFacts, compute_conditions
 from reconciler.status.render import conditions_block, summarize_deployment
 from reconciler.status.rollup import find_worst_health
 from reconciler.status.yaml_text import format_word, quote_text, without_controls
 from reconciler.times import format_iso_time
 
-RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
 MOST_LISTED = 100
 MOST_WORKLOADS = 50
@@ -37,7 +37,8 @@ class SourceOverview(msgspec.Struct, frozen=True):
     """A source as a whole.
 
     ``counts`` are of recorded resources. ``unready`` is the number of unready resources, and ``not_ready`` lists the
-    first. ``commit`` is that of the revision. ``workloads`` are the first ones, in order.
+    first. ``commit`` is that of the revision. ``workloads`` are the first ones, in order. ``writer`` is the daemon that
+    writes it.
     """
 
     source: str
@@ -48,6 +49,7 @@ class SourceOverview(msgspec.Struct, frozen=True):
     not_ready: Sequence[ResourceFacts] = ()
     commit: SourceRow | None = None
     workloads: Sequence[ResourceFacts] = ()
+    writer: Writer | None = None
 
     @property
     def total(self) -> int:
@@ -65,6 +67,8 @@ def run_file(overview: SourceOverview) -> bytes:
     lines = [f"source: {format_word(overview.source)}"]
     if overview.revision:
         lines.append(f"revision: {quote_text(overview.revision)}")
+    if overview.writer is not None:
+        lines += format_writer(overview.writer)
     lines += [f"health: {overview.health}", f"resources: {overview.total}", f"notReady: {overview.unready}"]
     kinds = sorted({kind for kind, _ in overview.counts})
     lines.append("kinds:" if kinds else "kinds: {}")
@@ -110,8 +114,14 @@ def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes
         lines += ["", "## Workloads", "", *_format_workload_table(overview, path)]
     if overview.counts:
         lines += ["", "## Resources", "", *_format_health_table(overview)]
-    lines += ["", "Written by reconciler: this file and those of resources change with them, other files stay."]
+    who = _describe_writer(overview.writer) if overview.writer is not None else "reconciler"
+    lines += ["", f"Written by {who}: this file and those of resources change with them, other files stay."]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _describe_writer(writer: Writer) -> str:
+    state = code_span(without_controls(writer.state))
+    return f"the reconciler on {_escape_markdown(writer.host)} (state directory {state})"
 
 
 def _describe_commit(commit: SourceRow | None) -> list[str]:

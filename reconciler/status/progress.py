@@ -20,11 +20,12 @@ _WORDS = {
 
 
 class UnhealthyResource(msgspec.Struct, frozen=True):
-    """A resource that is not as desired at one location (``""``: none), and why."""
+    """A resource that is not as desired at one location (``""``: none), and why; ``loads``: it is on its way."""
 
     key: Key
     location: str
     message: str
+    loads: bool = False
 
     @property
     def target(self) -> str:
@@ -53,7 +54,8 @@ def unhealthy_resources(records: Records) -> Iterator[UnhealthyResource]:
             yield UnhealthyResource(failure.key, failure.location, f"{failure.reason}: {failure.message}")
     for record in _not_healthy(records):
         if (record.key, record.location) not in failed:
-            yield UnhealthyResource(record.key, record.location, message_of(record.state) or _WORDS[record.health])
+            message = message_of(record.state) or _WORDS[record.health]
+            yield UnhealthyResource(record.key, record.location, message, record.health is Health.LOADING)
 
 
 def _not_healthy(records: Records) -> Iterator[Record]:

@@ -20,16 +20,16 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.settings import Settings
 from reconciler.source.source import Source
 from reconciler.status.branch.anchors import anchor_trailer
-from reconciler.status.branch.layout import StatusLayout
+from reconciler.status.branch.layout import StatusLayout, list_keys
 from reconciler.status.branch.target import StatusTarget, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
+from reconciler.status.branch.writer import RUN_FILE
 from reconciler.status.conditions import ResourceFacts, condition_from_error, make_condition
 from reconciler.status.facts import FactsReader
 from reconciler.status.overview import (
     MOST_LISTED,
     MOST_WORKLOADS,
     README_FILE,
-    RUN_FILE,
     SourceOverview,
     render_readme,
     run_file,
@@ -63,6 +63,7 @@ class StatusPublisher:
         self._first = True
         self._published: SourceOverview | None = None
         self._tried: float | None = None
+        self._takes_over = False
         self.written_at: float | None = None
         """When the status was last written (seconds since the epoch), None if it was not since the start."""
 
@@ -94,6 +95,11 @@ class StatusPublisher:
             return False
         return True
 
+    def take_over(self) -> None:
+        """Let the next write replace the status that another daemon has written to the branch."""
+        self._takes_over = True
+        self._published = None
+
     def needs_packing(self) -> bool:
         """Whether enough was written since the last ``pack``."""
         return self._target is not None and self._target.needs_packing()
@@ -105,15 +111,16 @@ class StatusPublisher:
 
     def _write(self) -> None:
         name = self._source.name
-        if self._target is None:
-            self._target = open_target(self._source, self._settings.state)
-        everything = self._target.missing()
+        target = self._open_target()
+        everything = target.missing() or self._takes_over
         overview = self._overview()
         taken = self._records.status_queue.take(name)
         gathering = FactsReader(self._records, self._settings, name)
         index = self._readiness_index(gathering, everything)
         keys = {stored_key(key, "pending") for key in (self._all_keys() if everything else taken.keys)}
-        layout = StatusLayout(self._target.tree(), keys | {Key(Kind.GVC, "", key.gvc) for key in keys if key.gvc})
+        if self._takes_over:
+            keys.update(list_keys(target.tree()))
+        layout = StatusLayout(target.tree(), keys | {Key(Kind.GVC, "", key.gvc) for key in keys if key.gvc})
 
         def files() -> Iterator[File]:
             for key, content in self._files(keys, gathering, index):
@@ -124,18 +131,28 @@ class StatusPublisher:
                 unready=index.unready,
                 not_ready=listed,
                 workloads=[gathering.facts(key) for key in self._first_workloads(gathering)],
+                writer=target.writer,
             )
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, render_readme(whole, layout.path)))
 
         # With many files, the first are written while the last are rendered.
         changes = LazyFiles(files) if len(keys) > FEW else dict(files())
-        self._target.write(changes, self._message(overview, keys), int(self._clock.now()), layout.divided)
+        target.write(changes, self._message(overview, keys), int(self._clock.now()), layout.divided)
         self._owed.clear()
-        self._first = False
+        self._first = self._takes_over = False
         self._published = overview
         with self._records.repeatable():
             self._records.status_queue.clear(name, taken.keys, taken.upto)
             self._record_push()
+
+    def _open_target(self) -> StatusTarget:
+        """Where the status goes. Raises SourceError, also if other people or another daemon write there."""
+        if self._target is None:
+            self._target = open_target(self._source, self._settings.state)
+        if self._takes_over:
+            self._target.take_over()
+        self._target.refuse_others()
+        return self._target
 
     def _files(
         self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex

@@ -52,7 +52,7 @@ def test_a_second_run_reports_that_nothing_is_to_be_done(tmp_path: Path) -> None
     sandbox = CommandSandbox(tmp_path)
     sandbox.applied()
     tip = sandbox.repo.git("rev-parse", "main")
-    assert sandbox.applied().out == f"main: unchanged at main@sha1:{tip[:12]}: nothing to do\n"
+    assert sandbox.applied().out == f"main: unchanged at main@sha1:{tip[:12]} (Change, Ada): nothing to do\n"
     status = sandbox.repo.git("rev-parse", "reconciler/status")
     sandbox.applied()
     assert sandbox.repo.git("rev-parse", "reconciler/status") == status, "what stayed as it was is not written again"
@@ -172,6 +172,27 @@ def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
     found = {item["kind"]: item["health"] for item in sandbox.run("get", "-o", "json").json["items"]}
     assert {found.pop(kind) for kind in ("workload", "volumeset", "gvc")} == {"Recorded"}
     assert set(found.values()) == {"Healthy"}
+
+
+def test_apply_names_who_made_the_commit_and_counts_as_the_plan_does(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    changes: list[tuple[dict[str, str | None], str]] = [
+        ({}, "Change"),
+        ({"shop/web.yaml": workload("web", "2"), "shop/more.yaml": workload("more")}, "Say hello to " + "many " * 20),
+        ({"shop/more.yaml": None}, "Take it away"),
+    ]
+    for files, subject in changes:
+        if files:
+            sandbox.commit(files, message=subject)
+        planned = re.search(r"^Plan: (.*?)\.", sandbox.run("plan").out, re.MULTILINE)
+        assert planned is not None
+        done = sandbox.run("apply").out.splitlines()[0]
+        assert re.search(rf"\({re.escape(subject[:50])}.*, Ada\): ", done), done
+        counts = done.rpartition("): ")[2].partition(" (")[0].replace(" steps)", "")
+        wanted = {"create": "created", "update": "updated", "delete": "deleted", "replace": "replaced"}
+        words = planned[1].replace(" to ", " ").split(", ")
+        expected = [f"{number} {wanted[word]}" for number, word in map(str.split, words)]
+        assert sorted(re.sub(r" \(\d+ steps?\)", "", counts).split(", ")) == sorted(expected), (done, planned[0])
 
 
 def test_waiting_does_not_outlast_what_has_no_place_on_this_host(tmp_path: Path) -> None:

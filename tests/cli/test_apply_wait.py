@@ -124,6 +124,7 @@ def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
         assert len(sandbox.programs()) == 9
 
 
+BY = r"\(Change, Ada\)"
 DONE = "(?:the daemon|an earlier `apply`)"
 
 
@@ -137,7 +138,8 @@ def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(sandbox: 
     (tmp_path / "gate").touch()
     commit = sandbox.repo.commit({"shop/web.yaml": dependent("web", "api"), "shop/last.yaml": dependent("last", "web")})
     result = sandbox.run("apply", "--wait", "--timeout", "60")
-    assert (result.returncode, result.stdout) == (0, f"main: applied at main@sha1:{commit[:12]}: 4 created\n")
+    done = f"main: applied at main@sha1:{commit[:12]} (Change, Ada): 4 created\n"
+    assert (result.returncode, result.stdout) == (0, done)
 
 
 def test_apply_sums_up_what_the_daemon_did_for_the_commit(sandbox: HostSandbox, tmp_path: Path) -> None:
@@ -154,8 +156,8 @@ def test_apply_sums_up_what_the_daemon_did_for_the_commit(sandbox: HostSandbox, 
         result = sandbox.run("apply", "--wait", "--timeout", "60")
         assert (result.returncode, result.stderr) == (0, "")
         assert re.fullmatch(
-            rf"main: (applied at main@sha1:{commit[:12]}: {counts}|"
-            rf"unchanged at main@sha1:{commit[:12]}: nothing to do; {DONE} applied it at \S+Z: {counts})\n",
+            rf"main: (applied at main@sha1:{commit[:12]} {BY}: {counts}|"
+            rf"unchanged at main@sha1:{commit[:12]} {BY}: nothing to do; {DONE} applied it at \S+Z: {counts})\n",
             result.stdout,
         ), result.stdout
         result = sandbox.run("apply")

@@ -54,7 +54,7 @@ def test_a_text_that_is_no_duration_is_refused_with_the_forms(
     command, option, *rest = words
     ended = here(command, option, text, *rest, cwd=tmp_path)
     assert ended.code == 2
-    assert f"Invalid value for '{option}': {text!r} {FORMS}" in ended.err
+    assert f"invalid value for '{option}': {text!r} {FORMS}" in ended.err
 
 
 @pytest.mark.parametrize("text", ["20s", "20", "1.5h", "500ms"])

@@ -111,7 +111,7 @@ def test_yaml_and_json_show_the_same(tmp_path: Path) -> None:
             1,
             "error: there is no gvc 'shap', neither in Git nor in the records; did you mean shop?",
         ),
-        (["worklod"], 2, "Error: there is no kind 'worklod'; did you mean workload?"),
+        (["worklod"], 2, "error: there is no kind 'worklod'; did you mean workload?"),
     ],
 )
 def test_get_suggests_the_nearest_name(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:

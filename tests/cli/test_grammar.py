@@ -102,7 +102,7 @@ def test_a_misspelled_option_is_named_with_the_right_one(sandbox: CommandSandbox
         wrong = misspell(name)
         if name.startswith("--") and wrong not in names and wrong not in FOREIGN_OPTIONS:
             line = refuse(sandbox, *grammar.words, wrong)
-            assert line == f"Error: there is no option {wrong!r}; did you mean {name}?"
+            assert line == f"error: there is no option {wrong!r}; did you mean {name}?"
 
 
 @pytest.mark.parametrize("grammar", COMMANDS, ids=name_case)
@@ -115,7 +115,7 @@ def test_an_option_without_its_value_or_with_a_wrong_one_is_wrong_use(
         assert "requires an argument" in refuse(sandbox, *grammar.words, option.opts[0])
         if isinstance(option.type, click.Choice | click.IntRange | Duration | OutputType):
             line = refuse(sandbox, *grammar.words, option.opts[0], "nonsense")
-            assert "Invalid value for" in line
+            assert "invalid value for" in line
             assert "nonsense" in line
 
 
@@ -124,7 +124,7 @@ def test_a_misspelled_command_is_named_with_the_right_one(sandbox: CommandSandbo
     wrong = misspell(name)
     if len(name) > 3 and wrong not in {*read_commands(), *FOREIGN_WORDS}:
         assert (
-            refuse(sandbox, wrong, "workload/shop/web") == f"Error: there is no command {wrong!r}; did you mean {name}?"
+            refuse(sandbox, wrong, "workload/shop/web") == f"error: there is no command {wrong!r}; did you mean {name}?"
         )
 
 
@@ -132,7 +132,7 @@ def test_a_misspelled_command_is_named_with_the_right_one(sandbox: CommandSandbo
 def test_a_misspelled_command_of_a_group_is_named_with_the_right_one(sandbox: CommandSandbox, grammar: Grammar) -> None:
     group, name = grammar.words
     wrong = misspell(name)
-    assert refuse(sandbox, group, wrong) == f"Error: there is no command {wrong!r} of `{group}`; did you mean {name}?"
+    assert refuse(sandbox, group, wrong) == f"error: there is no command {wrong!r} of `{group}`; did you mean {name}?"
 
 
 @pytest.mark.parametrize("grammar", [one for one in NAMING if name_case(one) not in ASKING_FIRST], ids=name_case)
@@ -156,7 +156,7 @@ def test_a_kind_that_is_not_there_is_named_with_the_nearest(sandbox: CommandSand
 def test_an_argument_that_is_missing_is_wrong_use(sandbox: CommandSandbox, grammar: Grammar) -> None:
     needed = [param for param in grammar.command.params if isinstance(param, click.Argument) and param.required]
     if needed and not isinstance(grammar.command, click.Group):
-        assert "Missing argument" in refuse(sandbox, *grammar.words)
+        assert "missing argument" in refuse(sandbox, *grammar.words)
 
 
 def test_help_manual_page_and_reference_have_the_same_commands_and_options() -> None:

@@ -118,14 +118,14 @@ def test_an_option_prints_the_version(tmp_path: Path) -> None:
 def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
     result = run("gett", cwd=tmp_path)
     assert result.code == 2
-    assert result.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
+    assert result.err.endswith("error: there is no command 'gett'; did you mean get?\n")
 
 
 @pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "a/b/c/d"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
     result = run(*words, cwd=tmp_path)
     assert (result.code, result.out) == (2, "")
-    assert "Error: " in result.err
+    assert "error: " in result.err
 
 
 def test_settings_that_are_not_there_exit_with_2_and_one_line(tmp_path: Path) -> None:

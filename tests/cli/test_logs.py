@@ -98,7 +98,7 @@ def test_programs_get_objects(location: LogHarness, tmp_path: Path) -> None:
         (["gvc/shop", "--since", "yesterday"], "write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d"),
         (["gvc/shop", "--limit", "-1"], "--limit"),
         (["gvc/shop", "--follow", "--until", "1h"], "use one of them"),
-        ([], "Missing argument 'QUERY'"),
+        ([], "missing argument 'QUERY'"),
     ],
 )
 def test_a_wrong_query_is_refused_with_its_place(tmp_path: Path, words: list[str], why: str) -> None:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import pty
 from io import StringIO, TextIOWrapper
 from pathlib import Path
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.cli.output.progress import ProgressDisplay, WaitDisplay, format_bar
+from reconciler.cli import foreground
+from reconciler.cli.output.progress import ProgressDisplay, WaitDisplay, add_bar, format_bar
 from reconciler.convert.checking import check_drafts
 from reconciler.convert.drafts import Draft
 from reconciler.daemon.run_log import ProgressLog
 from reconciler.iteration import Progress, report_progress_to, track_items
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import Kind
+from reconciler.model.record import Health
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.printable import guard_stream
 from reconciler.records.backup import restore_backup
-from reconciler.records.store import FILE
+from reconciler.records.store import FILE, Records
 from reconciler.review.folder import check_folder
+from reconciler.settings import load_settings
 from tests.support.clock import FakeClock
 from tests.support.command_sandbox import GVC, CommandSandbox, workload
 
@@ -51,6 +57,37 @@ def test_a_bar_comes_late_and_goes_with_the_work(monkeypatch: pytest.MonkeyPatch
     assert terminal.getvalue() == f"\r\x1b[J{bar}", "it is drawn ten times a second at most"
     display.show(Progress("reading manifests", 10, 10))
     assert terminal.getvalue().endswith("]\r\x1b[J")
+
+
+def test_a_pull_has_a_bar_behind_its_megabytes() -> None:
+    line = "workload/shop/api@here  the image of main is being pulled: {}; 0 of 1 replicas updated"
+    assert add_bar(line.format("30 of 120 MB")) == line.format(f"30 of 120 MB [{'#' * 5}{'-' * 15}]")
+    assert add_bar(line.format("1.2 of 1.2 MB")) == line.format(f"1.2 of 1.2 MB [{'#' * 20}]")
+    for other in (line.format("0.0 of 0.0 MB"), "1 of 2 replicas updated", ""):
+        assert add_bar(other) == other
+
+
+def test_up_prints_each_ten_seconds_what_is_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreground, "LINE_SECONDS", 0.01)
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    shown: list[str] = []
+
+    async def pull() -> None:
+        announcing = asyncio.create_task(foreground.announce_progress(load_settings(sandbox.settings), shown.append))
+        with contextlib.closing(Records.open(sandbox.state / FILE)) as records:
+            for megabytes, health in ((30, Health.LOADING), (60, Health.LOADING), (60, Health.UNHEALTHY)):
+                text = f"the image of main is being pulled: {megabytes} of 120 MB"
+                state = msgspec.json.encode({"status": {"message": text}})
+                records.applied.update_seen("workload/shop/api", "here", health, state)
+                while health is Health.LOADING and not any(text in line for line in shown):
+                    await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        announcing.cancel()
+
+    asyncio.run(pull())
+    texts = [f"  waiting: workload/shop/api@here  the image of main is being pulled: {n} of 120 MB" for n in (30, 60)]
+    assert shown == texts
 
 
 def test_a_real_terminal_gets_the_bar_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

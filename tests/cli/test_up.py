@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import chdir, closing, suppress
 from pathlib import Path
 
 import pytest
 
+from reconciler.cli.local_settings import Followed, build_settings
 from tests.project.tree import ROOT
 from tests.support.git import GitRepo
 from tests.support.host_sandbox import open_place
@@ -184,12 +187,35 @@ def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> No
 
 
 def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: Path) -> None:
-    GitRepo.create(tmp_path / "remote", {"gvc.yaml": GVC})
+    declared = "org: nightly\ngvc: app\nexternal: [//secret/elsewhere]\n"
+    identity = (
+        "kind: identity\nname: api\n---\nkind: policy\nname: reads\ntargetKind: secret\n"
+        "targetLinks: [//secret/elsewhere]\n"
+        "bindings: [{permissions: [reveal], principalLinks: [//gvc/app/identity/api]}]\n"
+    )
+    files = {"gvc.yaml": GVC, "identity.yaml": identity, ".reconciler.yaml": declared}
+    GitRepo.create(tmp_path / "remote", files)
     url = f"file://{tmp_path / 'remote'}"
     begun = sandbox.run("up", url, "--detach")
     assert begun.returncode == 0, begun
     assert f"url: {url}" in sandbox.settings()
+    assert "org: nightly" in sandbox.settings()
+    [settings_file] = sandbox.state.glob("reconciler/*/settings.yaml")
+    listed = sandbox.run("get", "--settings", str(settings_file), "-o", "name").stdout
+    assert "identity/app/api" in listed
+    link = re.search(r"The page: (http://\S+)", begun.stdout)
+    assert link is not None, begun
+    with urllib.request.urlopen(link[1].replace("reconciler.localhost", "127.0.0.1"), timeout=10) as answer:
+        assert answer.status == 200
     assert sandbox.run("down", url, "--volumes").returncode == 0
+
+
+def test_the_status_of_a_remote_repository_stays_on_this_machine() -> None:
+    for url, pushes in (("https://git.example.com/shop.git", False), ("git@git.example.com:shop.git", False)):
+        [source] = build_settings(Followed(url, "main"), ["local"], "acme", 7400)["sources"]
+        assert source["status"].get("push", True) is pushes
+    [source] = build_settings(Followed("/srv/shop", "main"), ["local"], "acme", 7400)["sources"]
+    assert "push" not in source["status"]
 
 
 def test_in_the_foreground_the_address_is_announced_and_an_interrupt_ends_all(sandbox: UpSandbox) -> None:

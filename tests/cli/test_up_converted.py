@@ -120,7 +120,8 @@ def test_a_file_that_cannot_run_is_named(folder: Path, words: list[str], message
 
 
 def test_the_settings_are_found_from_the_repository_around_the_files(folder: Path, tmp_path: Path) -> None:
-    from reconciler.cli.local_settings import find_settings_of, write_settings
+    from reconciler.cli.local_settings import write_settings
+    from reconciler.local_state import find_settings_of
 
     (folder / "k8s").mkdir()
     (folder / "k8s/api.yaml").write_text(DEPLOYMENT)

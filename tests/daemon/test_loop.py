@@ -148,7 +148,10 @@ def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
         asked = sandbox.run("apply")
         assert (asked.returncode, asked.stderr) == (0, "")
         # Where the run that it asks for comes before the one for the ref, its warnings are printed first.
-        assert f"main: applied at main@sha1:{commit[:12]}: 1 created" in asked.stdout or "unchanged" in asked.stdout
+        assert (
+            f"main: applied at main@sha1:{commit[:12]} (Change, Ada): 1 created" in asked.stdout
+            or "unchanged" in asked.stdout
+        )
         assert commit in sandbox.status("shop/workload/web.yaml")
         sandbox.repo.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: standrad")})
         refused = sandbox.run("apply")

@@ -245,6 +245,22 @@ def test_apply_shows_on_a_terminal_what_is_not_ready(harness: ExecHarness, tmp_p
         assert shown.written.count("\x1b[?25h") == 1, "the cursor is there again"
 
 
+def test_apply_says_without_a_terminal_why_it_waits(harness: ExecHarness, tmp_path: Path) -> None:
+    file = tmp_path / "stuck.yaml"
+    file.write_text(served("stuck", replicas=1, command="no-such-program"))
+    words = [*COMMAND, "apply", "-f", str(file), "--ready"]
+    environ = {**os.environ, **harness.environ}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        shown = ""
+        while "no-such-program" not in shown:
+            line = waiting.stderr.readline()
+            assert line, shown
+            shown += line
+        waiting.kill()
+    assert "waiting for workload stuck: " in shown
+
+
 def test_what_cannot_run_is_explained(harness: ExecHarness, tmp_path: Path) -> None:
     result = harness.run("exec", "nix", "--", "true")
     assert (result.returncode, result.stderr) == (125, b"error: there is no workload/shop/nix\n")

@@ -79,9 +79,18 @@ def test_what_is_mistyped_is_wrong_use_that_names_the_right_one(row: Row, capsys
             assert "nonsense" in refuse(capsys, *row.words, long, "nonsense")
     if row.words[1:] and len(row.words[-1]) > 3:
         wrong = misspell(row.words[-1])
-        assert f"has no command {wrong!r}; did you mean " in refuse(capsys, *row.words[:-1], wrong)
+        assert f"there is no command {wrong!r} of `" in refuse(capsys, *row.words[:-1], wrong)
     if "<" in row.argument:
-        assert "Missing argument" in refuse(capsys, *row.words)
+        assert "missing argument" in refuse(capsys, *row.words)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("version", "--version"), ("completion", "misc install-completion")])
+def test_a_word_of_other_tools_names_what_does_the_same(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = f"error: there is no command '{word}'; here it is `platform {meant}`"
+    assert expected in refuse(capsys, word)
+    assert run_command_line([*meant.split(), *([] if meant.startswith("-") else ["--help"])]) == 0
 
 
 def test_a_form_that_is_not_there_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -256,6 +256,38 @@ def test_a_login_stores_only_what_the_server_accepts(person: LoginHarness) -> No
         assert person.stored() == before
 
 
+@pytest.mark.parametrize("more", [(), ("--device",)])
+def test_a_server_without_logins_of_people_names_the_other_ways(tmp_path: Path, more: tuple[str, ...]) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with harness(tmp_path, FILES, api={"address": address}) as platform:
+        environ = {**os.environ, **platform.environ, "PLATFORM_ENDPOINT": f"http://{address}", "BROWSER": "false"}
+        words = [*COMMAND, "login", *more]
+        ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 1, ended
+        assert "people cannot log in here" in ended.stderr
+        assert "platform login --bootstrap --token-stdin < STATE/bootstrap-token" in ended.stderr
+        assert "Log in with the browser" not in ended.stderr
+
+
+def test_the_daemon_of_the_settings_is_found_and_its_org(tmp_path: Path) -> None:
+    with harness(tmp_path, FILES) as platform:
+        environ = {name: text for name, text in {**os.environ, **platform.environ}.items() if "PLATFORM" not in name}
+        environ["RECONCILER_SETTINGS"] = str(platform.sandbox.settings_file)
+        for words in (("whoami",), ("gvc", "get", "-o", "name")):
+            ended = subprocess.run(
+                [*COMMAND, *words], env=environ, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert (ended.returncode, ended.stderr) == (0, ""), ended
+        assert ended.stdout.strip(), "the org of the daemon needs no option"
+        for broken in ("state: [", "", "state: 3", "- state"):
+            (tmp_path / "broken.yaml").write_text(broken)
+            environ["RECONCILER_SETTINGS"] = str(tmp_path / "broken.yaml")
+            ended = subprocess.run(
+                [*COMMAND, "whoami"], env=environ, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert "name the address of the API" in ended.stderr, ended
+
+
 def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(person: LoginHarness) -> None:
     before = person.stored()
     for word in ("nonsense", "reconciler.example.com/x", "https//example.com"):

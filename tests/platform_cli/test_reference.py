@@ -223,7 +223,7 @@ def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixtu
 )
 def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words.split()) == 2
-    assert f"; did you mean '{near}'?" in capsys.readouterr().err
+    assert f"; did you mean {near}?" in capsys.readouterr().err
 
 
 def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,4 +233,4 @@ def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixtur
         for missing in required:
             words = [f"{option.names.split('/')[-1]}=x" for option in required if option is not missing]
             assert run_command_line([*row.words, *("x" for _ in re.findall("<", row.argument)), *words]) == 2
-            assert f"Missing option '{missing.names.split('/')[0]}'" in capsys.readouterr().err, row.words
+            assert f"missing option '{missing.names.split('/')[0]}'" in capsys.readouterr().err, row.words

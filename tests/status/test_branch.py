@@ -16,10 +16,12 @@ from reconciler.status.branch import branch as branch_module
 from reconciler.status.branch.branch import StatusBranch
 from reconciler.status.branch.target import StatusTarget
 from reconciler.status.branch.trees import FEW, File, LazyFiles
+from reconciler.status.branch.writer import Writer
 from tests.support.examples import examples
 from tests.support.git import GitRepo
 
 BRANCH = "reconciler/status"
+WRITER = Writer("3f2a91c0aa12", "ops1", "/var/lib/reconciler")
 
 
 @pytest.fixture
@@ -288,7 +290,7 @@ def test_a_tip_without_its_objects_is_an_error(repo: GitRepo) -> None:
 def test_a_branch_of_the_same_name_that_people_made_is_not_written(repo: GitRepo) -> None:
     repo.git("branch", "reconciler/status", "main")
     first = repo.git("rev-parse", BRANCH)
-    target = StatusTarget(StatusBranch(repo.path, "reconciler/status"))
+    target = StatusTarget(StatusBranch(repo.path, "reconciler/status"), WRITER)
     with pytest.raises(SourceError, match="branch reconciler/status has files, and no commit of it is one of a reconc"):
         target.write({"a.yaml": b"1\n"}, "Status", 1)
     assert repo.git("rev-parse", BRANCH) == first
@@ -296,5 +298,5 @@ def test_a_branch_of_the_same_name_that_people_made_is_not_written(repo: GitRepo
     target.write({"a.yaml": b"1\n"}, "Status", 1)
     assert files(repo) == {"a.yaml": "1"}
     repo.commit({"a.yaml": None, "NOTES.md": "by hand\n"}, branch=BRANCH)
-    StatusTarget(StatusBranch(repo.path, "reconciler/status")).write({"a.yaml": b"1\n"}, "Status", 1)
+    StatusTarget(StatusBranch(repo.path, "reconciler/status"), WRITER).write({"a.yaml": b"1\n"}, "Status", 1)
     assert files(repo) == {"NOTES.md": "by hand", "a.yaml": "1"}

@@ -298,6 +298,7 @@ def test_a_new_revision_is_published_although_no_resource_changed(harness: Publi
 
 def test_two_runs_to_the_same_state_write_the_same_tree(tmp_path: Path, records: Records) -> None:
     one, other = (PublisherHarness(tmp_path / name, records, FakeClock()) for name in ("a", "b"))
+    other.path = one.path
     keys = one.shop(30)
     one.writer().flush()
     other.pass_time(12_345)
@@ -460,7 +461,7 @@ def test_a_push_that_lost_the_race_is_built_upon_the_winner(harness: PublisherHa
     assert harness.commits() == 7
 
 
-def test_two_hosts_on_one_remote_branch_both_land(harness: PublisherHarness, remote: Remote) -> None:
+def test_two_mirrors_of_one_daemon_both_land(harness: PublisherHarness, remote: Remote) -> None:
     harness.shop()
     one, other = harness.writer(remote("one.git")), harness.writer(remote("other.git"))
     one.flush()

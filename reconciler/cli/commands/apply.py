@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -41,6 +41,15 @@ _DAEMON_GOES_ON = "the daemon goes on with it; to see how far it is: reconciler 
 _NEXT_RUN_GOES_ON = "the next run completes what this one began: reconciler apply"
 
 
+class RunOptions(NamedTuple):
+    """How to run: until all is well or the ``deadline`` (monotonic), only the ``plans``, and over another's status."""
+
+    wait: bool
+    deadline: float
+    plans: Plans
+    takes_status: bool
+
+
 @click.command(epilog="Example: reconciler apply --wait")
 @click.option("--wait", is_flag=True, help="Wait until everything is healthy, or waiting cannot help.")
 @click.option(
@@ -49,17 +58,17 @@ _NEXT_RUN_GOES_ON = "the next run completes what this one began: reconciler appl
 @click.option(
     "--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Apply only this saved plan."
 )
+@click.option("--take-status-branch", "takes", is_flag=True, help="Take it over from a daemon that is gone.")
 @settings_option
-def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None) -> int:
+def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None, takes: bool) -> int:
     """Run every source once, write the status branch, and exit.
 
     --plan runs only the sources of a plan that `reconciler plan --out FILE` saved, and only if a run would still do
     what that plan shows; else it reports what changed. During --wait, a terminal shows the progress.
 
-    If a daemon is running, it makes the run. Without a daemon, the command starts replicas on this host before it
-    ends; replicas that take longer, and all probes and restarts, need a daemon. Exits with 1 if anything was refused,
-    failed or waits, unless it waits for replicas that a daemon ends, if --wait ran out of time, or if replicas are left
-    that only a daemon can start.
+    If a daemon is running, it makes the run. Without one, the command starts replicas on this host before it ends;
+    replicas that take longer, and all probes and restarts, need a daemon. Exits with 1 if anything was refused, failed
+    or waits, unless for replicas that a daemon ends, if --wait ran out of time, or if only a daemon can start the rest.
     """
     from reconciler.cli.options import read_records
     from reconciler.cli.output.wait_display import show_unhealthy, unhealthy_lines
@@ -78,14 +87,14 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         if find_lock_holder(settings.state) is None:
             raise  # it works on a state directory that is no longer there
         with note_at_interrupt(_DAEMON_GOES_ON), show_unhealthy(settings, wait):
-            reports = _run_in_daemon(settings, wait, deadline, plans)
+            reports = _run_in_daemon(settings, RunOptions(wait, deadline, plans, takes))
         is_continued = not wait
     else:
         import asyncio
 
         try:
             with note_at_interrupt(_NEXT_RUN_GOES_ON), show_unhealthy(settings, wait):
-                reports, counts = asyncio.run(_run_here(settings, wait, deadline, plans))
+                reports, counts = asyncio.run(_run_here(settings, RunOptions(wait, deadline, plans, takes)))
         finally:
             lock.release()
     code = _print_reports(settings, reports, is_continued=is_continued)
@@ -132,9 +141,7 @@ async def _finish_replicas(runner: Runner) -> ReplicaCounts:
     return counts
 
 
-async def _run_here(
-    settings: Settings, wait: bool, deadline: float, plans: Plans
-) -> tuple[list[Report], ReplicaCounts]:
+async def _run_here(settings: Settings, options: RunOptions) -> tuple[list[Report], ReplicaCounts]:
     import asyncio
 
     from reconciler.clock import SystemClock
@@ -145,17 +152,19 @@ async def _run_here(
     clock = SystemClock(settings.state, writes=True)
     records = Records.open(settings.state / FILE, expiry=clock.expiry)
     runner = Runner(settings, records, clock)
+    if options.takes_status:
+        runner.take_status_branches()
     try:
         records.reserve.restore()
         try:
-            reports = await _first_round(runner, plans)
+            reports = await _first_round(runner, options.plans)
         except DiskFull:
             if not records.reserve.was_released():
                 raise
             # The released reserve leaves room for deletes.
-            reports = await _first_round(runner, plans)
+            reports = await _first_round(runner, options.plans)
         turns = RunPacer(records)
-        while wait and _should_continue(records, reports, deadline):
+        while options.wait and _should_continue(records, reports, options.deadline):
             await asyncio.sleep(SOON)
             drifted = await runner.drift_monitor.check()
             if turns.due(sooner=bool(drifted) or runner.drift_monitor.health_changed):
@@ -231,18 +240,21 @@ class RunPacer:
         return True
 
 
-def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
+def _run_in_daemon(settings: Settings, options: RunOptions) -> list[Report]:
     """Request the run from the daemon, and more while that helps; the daemon's own runs meanwhile count too."""
     from reconciler.cli.daemon_requests import request_run
     from reconciler.pipeline.report import with_history
     from reconciler.records.store import FILE, Records
 
-    def run(plans: Plans = None) -> list[Report]:
-        return request_run(records, settings.state, deadline + GRACE_SECONDS - time.monotonic(), plans)
+    wait, deadline = options.wait, options.deadline
+
+    def run(plans: Plans = None, *, takes_status: bool = False) -> list[Report]:
+        seconds = deadline + GRACE_SECONDS - time.monotonic()
+        return request_run(records, settings.state, seconds, plans, takes_status=takes_status)
 
     with closing(Records.open(settings.state / FILE)) as records:
         mark = max((run.id for run in records.runs.list(1)), default=0)
-        reports, turns, again = run(plans), RunPacer(records), True
+        reports, turns, again = run(options.plans, takes_status=options.takes_status), RunPacer(records), True
         while wait and time.monotonic() < deadline:
             if _should_continue(records, reports, deadline):
                 time.sleep(SOON)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.local_settings import SETTINGS_FILE, find_settings_of, find_state, follow_directory
+from reconciler.cli.local_settings import follow_directory
 from reconciler.cli.options import load_settings_as_owner
 from reconciler.errors import NotFoundError, RefusedError
+from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state
 
 _PATIENCE = 30.0
 """Seconds that the daemon has to end."""

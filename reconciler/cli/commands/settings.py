@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import DEFAULT_ORG, org_option, settings_option
+from reconciler.cli.options import org_option, settings_option
 from reconciler.cli.output.printing import echo_text
 from reconciler.errors import RefusedError, UsageError
 
@@ -35,7 +35,7 @@ def init(source: str, out: Path | None, force: bool, org: str) -> None:
     """
     from reconciler.cli.service.settings import render_service_settings
 
-    text = render_service_settings(source, org or DEFAULT_ORG)
+    text = render_service_settings(source, org)
     if out is None:
         click.echo(text, nl=False)
         return

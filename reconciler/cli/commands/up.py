@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.cli.commands.init import TEMPLATES, create_example
-from reconciler.cli.local.followed_source import choose_source, list_locations, read_org
+from reconciler.cli.local.followed_source import choose_source, read_declared
 from reconciler.cli.local_settings import Followed, check_directory, write_settings
 from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
 from reconciler.errors import RefusedError, UsageError
@@ -54,8 +54,8 @@ def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, template: 
     if named:
         return _run_converted(named, start)
     followed = _choose_source(source or ".", template, yes=yes)
-    org = start.org or read_org(followed) or DEFAULT_ORG
-    file = write_settings(followed, list_locations(followed), org, start.more)
+    declared = read_declared(followed)
+    file = write_settings(followed, declared.locations, start.org or declared.org or DEFAULT_ORG, start.more)
     return _start_daemon(followed, file, start)
 
 

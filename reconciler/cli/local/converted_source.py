@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.cli.local_settings import DEFAULT_LOCATION, ORIGIN_FILE, Followed, find_state, make_state
+from reconciler.cli.local_settings import DEFAULT_LOCATION, Followed, make_state
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import STDIN
+from reconciler.local_state import ORIGIN_FILE, find_state
 
 if TYPE_CHECKING:
     import pygit2

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.cli.local_settings import DEFAULT_LOCATION, Followed, follow_directory, is_remote, read_locations
 from reconciler.errors import RefusedError, UsageError
@@ -21,21 +24,27 @@ def choose_source(source: str) -> Followed:
     return follow_directory(directory.resolve())
 
 
-def list_locations(followed: Followed) -> list[str]:
-    """The locations that the newest manifests name, or ``local``. Raises RefusedError."""
-    if is_remote(followed.url):
-        return _read_remote_locations(followed) or [DEFAULT_LOCATION]
-    return read_locations(followed)
+class Declared(NamedTuple):
+    """What the newest commit says of itself: the locations that manifests name, or ``local``, and its org or ""."""
+
+    locations: list[str]
+    org: str
 
 
-def read_org(followed: Followed) -> str:
-    """The org that the repository itself names; "" for none, and for a remote one. Raises SourceError."""
+def read_declared(followed: Followed) -> Declared:
+    """What the newest commit of ``followed`` says; a remote one is cloned. Raises RefusedError and SourceError."""
+    if not is_remote(followed.url):
+        return Declared(read_locations(followed), _read_org(followed))
+    with _clone_remote(followed) as cloned:
+        return Declared(read_locations(cloned) or [DEFAULT_LOCATION], _read_org(cloned))
+
+
+def _read_org(followed: Followed) -> str:
+    """The org that the repository itself names; "" for none. Raises SourceError."""
     from reconciler.pipeline.load import read_revision_settings
     from reconciler.settings import SourceSettings
     from reconciler.source.source import open_source
 
-    if is_remote(followed.url):
-        return ""
     source = SourceSettings(
         "main", followed.url, branch=followed.branch, commit=followed.commit, path=followed.path or "."
     )
@@ -55,8 +64,9 @@ def _find_default_branch(url: str) -> str:
     return first.removeprefix("ref: refs/heads/").partition("\t")[0]
 
 
-def _read_remote_locations(followed: Followed) -> list[str]:
-    """The locations in the newest commit of a remote repository, which is cloned for a moment. Raises RefusedError."""
+@contextmanager
+def _clone_remote(followed: Followed) -> Iterator[Followed]:
+    """The newest commit of a remote repository on this machine, for a moment. Raises RefusedError."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="reconciler-") as scratch:
@@ -64,4 +74,4 @@ def _read_remote_locations(followed: Followed) -> list[str]:
         answer = subprocess.run([*words, "--", followed.url, scratch], capture_output=True, text=True, check=False)
         if answer.returncode:
             raise RefusedError(f"{followed.url} cannot be cloned: {answer.stderr.strip()}")
-        return read_locations(followed._replace(url=scratch))
+        yield followed._replace(url=scratch)

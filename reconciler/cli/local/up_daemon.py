@@ -15,7 +15,7 @@ import click
 
 from reconciler.cli.local_settings import Followed
 from reconciler.cli.output.printing import echo_text, note_at_interrupt, note_uncommitted
-from reconciler.errors import LockedError, RecordsError, RefusedError
+from reconciler.errors import LockedError, ReconcilerError, RecordsError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
@@ -101,7 +101,23 @@ def show_status(settings: Settings, file: Path, deadline: float) -> int:
         time.sleep(_POLL_SECONDS)
     for name, address in sorted(read_addresses(settings).items()):
         click.echo(f"  {name}: {address}")
+    _show_page(settings, deadline)
     return code
+
+
+def _show_page(settings: Settings, deadline: float) -> None:
+    """Print a link to the page, on which it logs in once, as soon as the API answers."""
+    from reconciler.cli.page_links import has_page, make_link
+
+    while has_page(settings):
+        try:
+            click.echo(f"  The page: {make_link(settings)}")
+        except ReconcilerError:
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def apply_again(settings: Settings, file: Path, timeout: float) -> int:

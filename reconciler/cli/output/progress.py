@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -17,6 +18,8 @@ PATIENCE = 0.5
 LINE_SECONDS = 10.0
 _DRAW_SECONDS = 0.1
 _WIDEST_BAR, _NARROWEST_BAR = 30, 5
+_SHORT_BAR = 20
+_MEGABYTES = re.compile(r"\b(\d+(?:\.\d)?) of (\d+(?:\.\d)?) MB\b")
 _CLEAR_LINE = "\r\x1b[J"
 
 
@@ -71,6 +74,15 @@ def format_bar(progress: Progress, columns: int) -> str:
     return f"{text}  [{'#' * full}{'-' * (width - full)}]"
 
 
+def add_bar(line: str) -> str:
+    """``line`` with a bar behind the first ``34 of 120 MB`` in it."""
+    size = _MEGABYTES.search(line)
+    if size is None or not (total := float(size[2])):
+        return line
+    full = min(_SHORT_BAR, int(_SHORT_BAR * float(size[1]) / total))
+    return f"{line[: size.end()]} [{'#' * full}{'-' * (_SHORT_BAR - full)}]{line[size.end() :]}"
+
+
 @contextmanager
 def show_progress() -> Iterator[None]:
     """Show the progress of works in the block on standard error."""
@@ -106,7 +118,8 @@ class WaitDisplay:
     def show(self, lines: list[str]) -> None:
         """Show ``lines``, the first of which says it all."""
         if self._live is not None:
-            self._live.draw(fold_text("\n".join(lines), count_columns(self._stream)).splitlines())
+            text = "\n".join(map(add_bar, lines))
+            self._live.draw(fold_text(text, count_columns(self._stream)).splitlines())
         elif lines and (now := self._now()) >= self._due:
             self._due = now + LINE_SECONDS
             self._stream.write(f"{lines[0]}\n")

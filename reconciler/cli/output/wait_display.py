@@ -40,17 +40,21 @@ def show_unhealthy(settings: Settings, wait: bool) -> Iterator[None]:
         drawing.join()
 
 
-def unhealthy_lines(records: Records) -> list[str]:
-    """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each unhealthy resource."""
+def unhealthy_lines(records: Records, *, loading_only: bool = False) -> list[str]:
+    """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each unhealthy resource.
+
+    With ``loading_only``, only for those that are on their way.
+    """
     from reconciler.status.progress import unhealthy_resources
 
-    resources = list(islice(unhealthy_resources(records), MOST + 1))
+    chosen = (resource for resource in unhealthy_resources(records) if resource.loads or not loading_only)
+    resources = list(islice(chosen, MOST + 1))
     width = max((len(resource.target) for resource in resources), default=0)
     lines = [f"{resource.target:<{width}}  {strip_control(resource.message)}" for resource in resources[:MOST]]
     return lines if len(resources) <= MOST else [*lines, "… and more; see: reconciler get"]
 
 
-def _sum_up(lines: list[str]) -> str:
+def sum_up_lines(lines: list[str]) -> str:
     """``waiting: workload/shop/api@local  1 of 2 replicas updated, 0 available; and 3 more``."""
     more = f"; and {len(lines) - 1} more" if lines[1:] else ""
     return f"waiting: {lines[0]}{more}" if lines else "waiting for the run"
@@ -67,6 +71,6 @@ def _draw_progress(settings: Settings, over: Event) -> None:
             with suppress(RecordsError):
                 records = records or Records.open(settings.state / FILE, read_only=True)
                 lines = unhealthy_lines(records)
-                display.show(lines if is_drawn else [_sum_up(lines)])
+                display.show(lines if is_drawn else [sum_up_lines(lines)])
     if records is not None:
         records.close()

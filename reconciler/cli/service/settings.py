@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.local.followed_source import choose_source, list_locations
+from reconciler.cli.local.followed_source import choose_source, read_declared
 from reconciler.cli.local_settings import (
     FOR_TERMINALS,
-    SETTINGS_FILE,
     build_settings,
-    find_settings_of,
-    find_state,
-    find_state_base,
 )
+from reconciler.cli.options import DEFAULT_ORG
 from reconciler.documents.writer import render_document
 from reconciler.errors import RefusedError
+from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state, find_state_base
 from reconciler.settings.types import SERVICE_STATE
 
 _HEAD = """\
@@ -27,12 +25,15 @@ _HEAD = """\
 def render_service_settings(source: str, org: str) -> str:
     """The text of the settings for ``source``: those that `up` wrote, with the state directory of the service.
 
+    Without an ``org``, it is the one that the repository names.
+
     Raises UsageError and RefusedError.
     """
     value = _find_written(source)
     if value is None:
         followed = choose_source(source)
-        value = build_settings(followed, list_locations(followed), org)
+        declared = read_declared(followed)
+        value = build_settings(followed, declared.locations, org or declared.org or DEFAULT_ORG)
     [entry] = value["sources"]
     if Path(entry["url"]).is_relative_to(find_state_base()):
         raise RefusedError(

@@ -25,6 +25,7 @@ from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.metrics.scraper import RunningTargets, Scraper
 from reconciler.engines.host.metrics.usage_sampler import UsageSampler
 from reconciler.engines.host.part import LocationPart
+from reconciler.engines.host.probes.port_watch import PortWatch
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
@@ -75,6 +76,7 @@ class HostLocation:
         self.sampler = UsageSampler(runtime, self.publisher.dataplane, self, clock, history)
         self.images = ImageGate(context, root, runtime, self.controller, signals, registry)
         self.upkeep = Housekeeping(self.collector, clock, context.location, signals, runtime.take_events)
+        self.port_watch = PortWatch(runtime, self.controller.all_replicas, clock, signals)
         storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock, self.controller)
         self.parts = self._order(storage)
         self._working: list[asyncio.Task[None]] = []
@@ -94,6 +96,7 @@ class HostLocation:
             self.tokens,
             self.upkeep,
             storage,
+            self.port_watch,
             self.controller,
         )
 

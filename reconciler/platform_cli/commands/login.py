@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.client import default_socket
+from reconciler.platform_cli.client import find_local_socket
 from reconciler.platform_cli.commands.profile import delete_tokens
 from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.keyring import KeyringError
@@ -60,7 +60,7 @@ def log_in(
     elif token_stdin:
         profile = replace(profile, token=read_hidden("Token"))
     else:
-        profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
+        profile = with_token(profile, _by_person(session, endpoint, device=bool(device)))
     profile = replace(profile, org=_verified_org(session, profile))
     in_file = _in_file(session, name, profile, keyring)
     session.change_profiles(lambda profiles: profiles.having(name, in_file))
@@ -91,7 +91,9 @@ def _resolve_login_target(session: Session, ref: str | None) -> tuple[str, str]:
         return name, ""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is neither a profile nor an address; a name has letters, digits and -._@")
-    if not (session.by_flag("endpoint") or session.environ.get("PLATFORM_ENDPOINT") or default_socket()):
+    if not (
+        session.by_flag("endpoint") or session.environ.get("PLATFORM_ENDPOINT") or find_local_socket(session.environ)
+    ):
         names = ", ".join(sorted(session.profiles.profiles)) or "none"
         raise UsageError(
             f"there is no profile {name!r} (there are: {names}). To make it: platform login {name} --endpoint "
@@ -141,6 +143,19 @@ def log_out(session: Session, ref: str | None) -> None:
     session.output.line(f"logged out of the profile {name}")
 
 
+def _by_person(session: Session, endpoint: str, *, device: bool) -> dict[str, Any]:
+    """Let a person log in with a browser. Raises RefusedError, with the other ways, where people cannot log in."""
+    try:
+        return _by_device(session) if device else _by_browser(session, endpoint)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise RefusedError(
+            f"{error}; log in with a token: platform login --token-stdin, or with the one of the daemon's first start: "
+            "platform login --bootstrap --token-stdin < STATE/bootstrap-token"
+        ) from None
+
+
 def _by_device(session: Session) -> dict[str, Any]:
     """Let a person allow this machine on another one (RFC 8628)."""
     begun = session.client.request("POST", "/login/device", body={}).body
@@ -174,6 +189,8 @@ def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:
             "state": state,
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
         }
+        # A server without logins of people answers the browser alone, and nobody would come back.
+        session.client.request("GET", "/login", query=query)
         url = f"{endpoint}/login?{urlencode(query)}"
         session.output.note(f"Log in with the browser: {url}")
         webbrowser.open(url)

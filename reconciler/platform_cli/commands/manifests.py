@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volumeset", "policy", "workload")
 """The kinds that are applied first, in this order; deletions go the other way."""
+REASON_SECONDS = 5.0
+"""Without a terminal, seconds between two lines on the same resources."""
 READY_SECONDS, READY_PAUSE, READY_PASSES = 300.0, 5.0, 3
 _GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
 _NOTHING = "{}: there is no manifest"
@@ -352,18 +354,25 @@ def _wait_until_ready(session: Session, applied: Mapping[FileManifest, str | Non
 
 @contextmanager
 def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], None]]:
-    """Shows what is not ready, and why: in place on a terminal, else as a line whenever others are waited for."""
+    """Shows what is not ready, and why: in place on a terminal, else as a line whenever that is something else.
+
+    Reasons alone that change are shown each 5 seconds at most.
+    """
     if sys.stderr.isatty():
         with Live(sys.stderr) as live:
             yield lambda waiting: live.draw([escape_text(f"{name}  {text}") for name, text in waiting.items()])
             live.clear()
         return
-    shown: list[str] = []
+    shown: dict[str, str] = {}
+    due = 0.0
 
     def note(waiting: Mapping[str, str]) -> None:
-        if waiting and [*waiting] != shown:
-            session.output.note(f"waiting for {', '.join(waiting)}")
-        shown[:] = waiting
+        nonlocal shown, due
+        now = time.monotonic()
+        is_news = waiting.keys() != shown.keys() or (waiting != shown and now >= due)
+        if waiting and is_news:
+            session.output.note(f"waiting for {'; '.join(f'{name}: {text}' for name, text in waiting.items())}")
+            shown, due = {**waiting}, now + REASON_SECONDS
 
     yield note
 

@@ -1,4 +1,4 @@
-"""Shows what a command lists again when it changes, until Ctrl-C."""
+"""Shows what a command lists again when it changes, until q or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,30 +18,28 @@ _SECONDS = 2.0
 """Between two reads."""
 
 
-def repeat_command(function: Callable[..., Any], session: Session, *words: Any, **options: Any) -> NoReturn:
-    """Call ``function`` again and again: in place on a terminal, else what it prints once that is another text."""
-    from reconciler.terminal.folding import can_redraw, count_columns, fold_text
-    from reconciler.terminal.live_display import Live
+def repeat_command(function: Callable[..., Any], session: Session, *words: Any, **options: Any) -> None:
+    """Call ``function`` again and again: in place on a terminal, else what it prints once that is another text.
 
-    is_drawn = can_redraw(sys.stdout) and session.output.is_text
-    columns = count_columns(sys.stdout) if is_drawn else 0
+    It ends with Ctrl-C; in place, with the key q, too.
+    """
+    from reconciler.terminal.folding import can_redraw
+    from reconciler.terminal.live_display import repeat_drawing
+
+    def read() -> str:
+        written = io.StringIO()
+        with redirect_stdout(written):
+            function(session, *words, **options)
+        return written.getvalue()
+
+    if can_redraw(sys.stdout) and session.output.is_text:
+        repeat_drawing(sys.stdout, read, _SECONDS)
+        return
     shown = None
-    live = Live(sys.stdout) if is_drawn else None
-    if live is not None:
-        live.__enter__()
-    try:
-        while True:
-            written = io.StringIO()
-            with redirect_stdout(written):
-                function(session, *words, **options)
-            text = written.getvalue()
-            if live is not None:
-                live.draw(fold_text(text, columns).splitlines())
-            elif text != shown:
-                click.echo(text, nl=False)
-                sys.stdout.flush()
-            shown = text
-            time.sleep(_SECONDS)
-    finally:
-        if live is not None:
-            live.__exit__()
+    while True:
+        text = read()
+        if text != shown:
+            click.echo(text, nl=False)
+            sys.stdout.flush()
+        shown = text
+        time.sleep(_SECONDS)

@@ -71,7 +71,7 @@ LISTING = (
     Option("--sort-by", "By a field of the JSON, such as .name; - before it: backwards.", "FIELD"),
     Option("--since", "Only those since 20s, 1h30m, or a time.", "TIME"),
     Option("--no-headers", "Tables have no headings.", flag=True),
-    Option("-w/--watch", "Show it again when it changes, until Ctrl-C.", flag=True),
+    Option("-w/--watch", "Show it again when it changes, until q or Ctrl-C.", flag=True),
 )
 """Options of commands that list something."""
 

@@ -20,6 +20,8 @@ KEEP = 1000
 
 PLAN = "plan"
 """The kind of a request for plans. A command that ends early leaves its row, with an answer of up to a megabyte."""
+TAKE_STATUS_BRANCH = "takeStatusBranch"
+"""An argument of a request for a run: the status replaces that of another daemon on its branch."""
 KEEP_PLAN_SECONDS = 300.0
 
 COLUMNS = 'id, kind, args, "by", at, started, done, result'

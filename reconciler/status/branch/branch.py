@@ -21,6 +21,7 @@ from reconciler.status.branch.layout import divide_tree
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.packing import EVERY, OwnPacks, pack_own
 from reconciler.status.branch.trees import Changes, write_tree
+from reconciler.status.branch.writer import RUN_FILE, Writer, refuse_other_writer
 
 HISTORY = 1_000
 """Commits after which the history of the branch restarts with the same files."""
@@ -43,13 +44,15 @@ class StatusBranch:
     the records still contain their facts.
     """
 
-    def __init__(self, path: Path, name: str, *, own: bool = False) -> None:
-        """``own``: the repository is for this branch alone.
+    def __init__(self, path: Path, name: str, *, own: bool = False, writer: Writer | None = None) -> None:
+        """``own``: the repository is for this branch alone. Else ``writer`` never writes over another daemon.
 
         Raises SourceError if there is no repository at ``path``, or if ``name`` is no valid branch name.
         """
         self.name = name
         self._own = own
+        self._writer = writer
+        self._takes_over = False
         self._packing_due = False
         self._newest = self._packed = ""
         self._ended: list[str] = []
@@ -96,25 +99,36 @@ class StatusBranch:
         except GIT_FAULTS as fault:
             raise self._make_write_error(fault) from None
 
+    def take_over(self) -> None:
+        """Let the next commit write over another daemon."""
+        self._takes_over = True
+
+    def refuse_other_writer(self) -> None:
+        """Raise StatusBranchTaken if another daemon wrote the newest files, and ``take_over`` was not called."""
+        tip = self.tip()
+        if self._writer is not None and not self._own and not self._takes_over and tip != self._newest:
+            refuse_other_writer(self.read(RUN_FILE), self._writer, self.name)
+
     def commit(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> str:
         """Commit ``changes`` (content by path, None to delete) on top of the current tip; returns the new tip's id.
 
         ``message`` is one line, and may be followed by trailers, one a line; ``at`` is the time in seconds since the
         epoch. Status files of the directories ``divided`` are moved into buckets before; other files stay. If the files
         are already as wanted, there is no commit. If another writer was faster, the commit is based on theirs. Raises
-        SourceError if the branch is checked out, damaged or not writable.
+        SourceError if the branch is checked out, damaged, not writable or of another daemon.
         """
         self._refuse_checked_out()
         self._reopen()
         self._remove_stale_lock()
         for attempt in range(_TRIES):
             tip = self.tip()
+            self.refuse_other_writer()
             try:
                 new = self._commit_on(tip, changes, message, at, divided)
             except GIT_FAULTS as fault:
                 raise self._make_write_error(fault) from None
             if new == tip or self._move_ref(tip, new):
-                self._newest = new
+                self._newest, self._takes_over = new, False
                 return new
             time.sleep(random.uniform(0, _PAUSE * min(attempt, 4) / 4))
         raise SourceError(

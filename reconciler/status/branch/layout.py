@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pygit2
 from pygit2.enums import FileMode
@@ -84,6 +85,17 @@ class StatusLayout:
         self._known[folder] = wide
         if wide:
             self.divided.append(folder)
+
+
+def list_keys(tree: pygit2.Tree | None, above: tuple[str, ...] = ()) -> Iterator[Key]:
+    """The keys whose status files are in ``tree``, and none of the files of others."""
+    for entry in tree or ():
+        name = entry.name or ""
+        if isinstance(entry, pygit2.Tree):
+            yield from list_keys(entry, above if _is_bucket(entry) else (*above, name))
+        elif len(above) == 2 and above[1].encode() in _KINDS and name.endswith(".yaml"):
+            gvc = "" if above[0] == ORG_DIRECTORY else unquote(above[0])
+            yield Key(Kind(above[1]), gvc, unquote(name.removesuffix(".yaml")))
 
 
 def divide_tree(git: pygit2.Repository, tree: pygit2.Tree, folders: Iterable[str]) -> pygit2.Tree:

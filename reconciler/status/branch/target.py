@@ -14,6 +14,7 @@ from reconciler.errors import PushConflict, SourceError
 from reconciler.source.source import Source
 from reconciler.status.branch.branch import StatusBranch, prepare_bare
 from reconciler.status.branch.trees import Changes
+from reconciler.status.branch.writer import Writer, identify_writer
 
 if TYPE_CHECKING:
     from reconciler.source.mirror import Mirror
@@ -25,9 +26,19 @@ _PAUSE = 0.2
 class StatusTarget:
     """A branch on this machine: in the source itself, or in a repository of our own if the source is not written."""
 
-    def __init__(self, branch: StatusBranch) -> None:
+    def __init__(self, branch: StatusBranch, writer: Writer) -> None:
+        self.writer = writer
         self._branch = branch
         self._is_ours = False
+
+    def take_over(self) -> None:
+        """Let the next write be over the files of another daemon."""
+        self._branch.take_over()
+
+    def refuse_others(self) -> None:
+        """Raise SourceError if other people made a branch of that name, or another daemon writes it."""
+        self._refuse_foreign()
+        self._branch.refuse_other_writer()
 
     def missing(self) -> bool:
         """Whether the branch does not exist, so that all files must be written."""
@@ -52,7 +63,7 @@ class StatusTarget:
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit ``changes``, after the directories ``divided`` are divided into buckets.
 
-        Raises SourceError, also for a branch of that name that other people made.
+        Raises SourceError, also for a branch of that name that other people or another daemon write.
         """
         self._refuse_foreign()
         self._branch.commit(changes, message, at, divided)
@@ -74,8 +85,10 @@ class RemoteTarget(StatusTarget):
     changes until ``write`` returns, and passes them again.
     """
 
-    def __init__(self, branch: StatusBranch, mirror: Mirror, pause: Callable[[float], None] = time.sleep) -> None:
-        super().__init__(branch)
+    def __init__(
+        self, branch: StatusBranch, writer: Writer, mirror: Mirror, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        super().__init__(branch, writer)
         self._mirror = mirror
         self._pause = pause
         self._base: str | None = None
@@ -83,6 +96,15 @@ class RemoteTarget(StatusTarget):
     def missing(self) -> bool:
         """Whether the remote has no such branch. Raises SourceError if the first query of the remote fails."""
         return not self._known_base()
+
+    def refuse_others(self) -> None:
+        """As ``StatusTarget``; the next time, the remote is asked anew. Raises SourceError."""
+        self._known_base()
+        try:
+            super().refuse_others()
+        except SourceError:
+            self._base = None
+            raise
 
     def write(self, changes: Changes, message: str, at: int, divided: Sequence[str] = ()) -> None:
         """Commit and push ``changes`` on top of other pushes. Raises SourceError."""
@@ -119,14 +141,15 @@ class RemoteTarget(StatusTarget):
 
 def open_target(source: Source, state: Path) -> StatusTarget:
     """The target for the status of ``source``; ``state`` is the state directory. Raises SourceError."""
-    settings = source.settings
+    settings, writer = source.settings, identify_writer(state)
     name = settings.status.branch
     if name == settings.branch:
         raise SourceError(
             f"source {source.name}: status cannot go to {name}, the branch it follows; give another status.branch"
         )
     if settings.read_only or (source.mirror is not None and not settings.status.push):
-        return StatusTarget(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name, own=True))
+        own = prepare_bare(state / "status" / f"{source.name}.git")
+        return StatusTarget(StatusBranch(own, name, own=True), writer)
     if source.mirror is not None:
-        return RemoteTarget(StatusBranch(source.mirror.prepare(), name), source.mirror)
-    return StatusTarget(StatusBranch(source.repository.commondir, name))
+        return RemoteTarget(StatusBranch(source.mirror.prepare(), name, writer=writer), writer, source.mirror)
+    return StatusTarget(StatusBranch(source.repository.commondir, name, writer=writer), writer)

@@ -87,7 +87,10 @@ class ImageGate(LocationPart):
         if store is not None:
             settings = site.settings
             context = ImageContext(self._root, settings.org, settings.images, site.secrets, site.clock, Random())
-            events = ImageEvents(self._pull_moved, self._report_failure, self._running.images, self._report_expiry)
+            reload = self._signals.reload
+            events = ImageEvents(
+                self._pull_moved, self._report_failure, self._running.images, self._report_expiry, reload
+            )
             self._service = ImageService(context, store, events, self._registry)
 
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -149,7 +152,7 @@ class ImageGate(LocationPart):
         pinned = self._find_pins(spec.key, spec.version)
         if spec.key not in self._ready and not self._ran_before(spec.key, spec.version, containers):
             fault = self._errors.get(spec.key)
-            return msgspec.structs.replace(spec, pending=_describe_pull(containers), image_fault=fault)
+            return msgspec.structs.replace(spec, pending=self._describe_pull(spec.key, containers), image_fault=fault)
         members = (
             msgspec.structs.replace(container, image=pinned.get(container.name, container.image))
             for container in spec.containers
@@ -237,6 +240,14 @@ class ImageGate(LocationPart):
         else:
             self._signals.report(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
 
+    def _describe_pull(self, key: Key, containers: Mapping[str, str]) -> str:
+        """``the image of main is being pulled: 34 of 120 MB``, as far as the sizes are known."""
+        assert self._service is not None
+        progress = self._service.find_progress(key)
+        subject = "the image of {} is" if len(containers) == 1 else "the images of {} are"
+        text = f"{subject.format(', '.join(containers))} being pulled"
+        return f"{text}: {progress}" if progress.total else text
+
     def _find_pins(self, key: Key, version: int) -> Mapping[str, str]:
         pins = self._service.find_pins(key, version) if self._service is not None and self._pulls else None
         return {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
@@ -253,8 +264,3 @@ class ImageGate(LocationPart):
 def _starts_containers(spec: WorkloadSpec) -> bool:
     """Whether containers of it start: of a suspended cron workload on demand."""
     return bool(spec.replicas) or spec.type is Type.CRON
-
-
-def _describe_pull(containers: Mapping[str, str]) -> str:
-    subject = "the image of {} is" if len(containers) == 1 else "the images of {} are"
-    return f"{subject.format(', '.join(containers))} being pulled"

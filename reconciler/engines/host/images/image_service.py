@@ -15,7 +15,7 @@ import msgspec
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.images.digests import DigestStore, ImagePin, VersionPins
-from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
+from reconciler.engines.host.images.pull_proxy import PullProgress, PullProxy, ServedImage
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
 from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
@@ -60,13 +60,15 @@ class WorkloadImages(msgspec.Struct, frozen=True):
 class ImageEvents(msgspec.Struct, frozen=True):
     """Callbacks of the service. ``in_use`` returns references with digests that replicas or rollbacks still need.
 
-    ``expired`` gets the reference of an image that was removed as unused.
+    ``expired`` gets the reference of an image that was removed as unused, and ``progress`` a workload that more of an
+    image was pulled for.
     """
 
     moved: OnMoved
     error: OnError
     in_use: Callable[[], Collection[str]]
     expired: Callable[[str], None] = lambda _reference: None
+    progress: Callable[[Key], None] = lambda _key: None
 
 
 class ImageContext(msgspec.Struct, frozen=True):
@@ -95,6 +97,7 @@ class ImageService:
         self._context = context
         self._events = events
         self._ensuring: dict[object, set[str]] = {}
+        self._pulling: dict[Key, set[str]] = {}
         self._ensured: dict[Key, WorkloadImages] = {}
         self._reported: dict[Key, str] = {}
         self._digests = DigestStore(context.root / "images" / "digests")
@@ -105,7 +108,7 @@ class ImageService:
         self._keychain = Keychain(context.secrets, context.settings.credentials)
         pulled = PulledImages(pulled_path(context.root))
         self._store = store
-        self._proxy = PullProxy(client, store.owner)
+        self._proxy = PullProxy(client, store.owner, self._report_progress)
         self._puller = Puller(store, pulled, attempts, context.host, self._serve)
         self._refresh = TagRefresh(self._resolver, self._keychain, context.clock, context.rng)
         self._space = ImageSpace(store, self._puller, pulled, context.clock, self._in_use)
@@ -124,13 +127,19 @@ class ImageService:
         references = {name: self._permit(text) for name, text in images.containers.items()}
         resolutions = await self._resolve(images, references, follow)
         pins = {name: msgspec.structs.replace(resolved.pin, pulled=True) for name, resolved in resolutions.items()}
-        with self._using({pin.pinned for pin in pins.values()}):
+        references_pulled = {pin.pinned for pin in pins.values()}
+        with self._using(references_pulled), self._showing(images.key, references_pulled):
             pulls = (self._pull(images, name, resolved) for name, resolved in resolutions.items())
             _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
             self._pin(images, pins)
         self._ensured[images.key] = images
         self._watch(images, references, pins)
         return {name: pin.pinned for name, pin in pins.items()}
+
+    def find_progress(self, key: Key) -> PullProgress:
+        """How far the pulls for a workload are together; of nothing where the daemon serves none."""
+        found = (self._proxy.find_progress(reference) for reference in self._pulling.get(key, ()))
+        return sum(found, PullProgress())
 
     def find_pins(self, key: Key, version: int) -> VersionPins | None:
         """The digests of a version, None before any is resolved. They need not be on this host."""
@@ -280,6 +289,21 @@ class ImageService:
             yield
         finally:
             del self._ensuring[mark]
+
+    @contextmanager
+    def _showing(self, key: Key, references: set[str]) -> Iterator[None]:
+        """Report the progress of pulls of ``references`` within the block as that of the workload ``key``."""
+        self._pulling[key] = references
+        try:
+            yield
+        finally:
+            if self._pulling.get(key) is references:
+                del self._pulling[key]
+
+    def _report_progress(self, reference: ImageReference) -> None:
+        for key, references in list(self._pulling.items()):
+            if str(reference) in references:
+                self._events.progress(key)
 
     def _in_use(self) -> set[str]:
         return self._digests.references().union(self._events.in_use(), *self._ensuring.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -28,12 +28,33 @@ MOST_SILENT = 64
 Any user of this host can connect, and must not take the files that the daemon may open.
 """
 
+PROGRESS_SECONDS = 2.0
+"""Seconds between two reports of progress."""
+
 _HEAD = 16_384
+_LARGE = 10_000_000
+"""Bytes from which megabytes have no decimals."""
+_UNBOUNDED = 1 << 63
+_LONGEST_MANIFEST = 4 << 20
 _TARGET = re.compile(r"/v2/(?P<name>[-a-z0-9/]+)/(?P<path>(?:manifests|blobs)/sha256:[0-9a-f]{64})")
 _ASKED = frozenset({"accept", "range"})
 """Headers of the store that the registry gets."""
 _ANSWERED = ("content-length", "content-range", "content-type", "docker-content-digest")
 """Headers of the registry that the store gets."""
+
+
+class PullProgress(msgspec.Struct, frozen=True):
+    """The bytes of layers and configuration that the store has read, and all of them; 0 where that is not known yet."""
+
+    done: int = 0
+    total: int = 0
+
+    def __add__(self, other: PullProgress) -> PullProgress:
+        return PullProgress(self.done + other.done, self.total + other.total)
+
+    def __str__(self) -> str:
+        digits = 0 if self.total >= _LARGE else 1
+        return f"{min(self.done, self.total) / 1e6:.{digits}f} of {self.total / 1e6:.{digits}f} MB"
 
 
 class ServedImage:
@@ -44,10 +65,40 @@ class ServedImage:
         self.reference = reference
         self.credentials = credentials
         self.error: ImageError | None = None
+        self.reported = 0.0
+        """When the progress was last reported, in the time of the event loop."""
+        self._read: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def progress(self) -> PullProgress:
+        """How far the pull is. Layers that the store has already are never read, and count once others end."""
+        return PullProgress(sum(self._read.values()), sum(self._sizes.values()))
+
+    def count_blob(self, path: str, size: int) -> None:
+        """Count ``size`` more bytes of the blob at ``path``; a part that is read again counts once at most."""
+        self._read[path] = min(self._read.get(path, 0) + size, self._sizes.get(path, _UNBOUNDED))
+
+    def note_manifest(self, content: bytes) -> None:
+        """Take the sizes of the blobs from a manifest; an index of several platforms has none."""
+        with suppress(msgspec.MsgspecError):
+            manifest = msgspec.json.decode(content, type=_Manifest)
+            blobs = [*manifest.layers, *([manifest.config] if manifest.layers and manifest.config else [])]
+            self._sizes |= {f"blobs/{blob.digest}": max(0, blob.size) for blob in blobs}
 
     def fail(self, error: ImageError) -> None:
         """Remember why a part was not served."""
         self.error = error
+
+
+class _Blob(msgspec.Struct, frozen=True):
+    digest: str
+    size: int
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    layers: list[_Blob] = []
+    config: _Blob | None = None
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -63,7 +114,11 @@ class PullProxy:
     only while something is served.
     """
 
-    def __init__(self, source: ImageSource, owner: str) -> None:
+    def __init__(
+        self, source: ImageSource, owner: str, on_progress: Callable[[ImageReference], None] = lambda _: None
+    ) -> None:
+        """``on_progress`` is called now and then with an image that the store has read more of."""
+        self._on_progress = on_progress
         self._source = source
         self._owner = owner
         self._served: dict[str, ServedImage] = {}
@@ -88,6 +143,11 @@ class PullProxy:
             del self._served[name]
             if not self._served:
                 self._stop_listening()
+
+    def find_progress(self, reference: str) -> PullProgress:
+        """How far all pulls of ``reference`` are together; of nothing if there is none."""
+        found = (served.progress for served in self._served.values() if str(served.reference) == reference)
+        return sum(found, PullProgress())
 
     async def close(self) -> None:
         """Stop serving."""
@@ -151,14 +211,34 @@ class PullProxy:
                 began = True
                 await _write_content(writer, _build_head(stream.status, stream.headers))
                 if asked.method == "GET":
-                    async for chunk in stream.chunks:
-                        await _write_content(writer, chunk)
+                    await self._relay(served, match["path"], stream.chunks, writer)
         except ImageError as error:
             served.fail(error)
             if began:
                 writer.transport.abort()
             else:
                 await _write_content(writer, _build_head(502))
+
+    async def _relay(
+        self, served: ServedImage, path: str, chunks: AsyncIterable[bytes], writer: asyncio.StreamWriter
+    ) -> None:
+        """Write the part ``path`` of an image, and count what is written."""
+        manifest = b""
+        async for chunk in chunks:
+            await _write_content(writer, chunk)
+            if path.startswith("blobs/"):
+                served.count_blob(path, len(chunk))
+                if asyncio.get_running_loop().time() - served.reported >= PROGRESS_SECONDS:
+                    self._report(served)
+            elif len(manifest) < _LONGEST_MANIFEST:
+                manifest += chunk
+        if manifest:
+            served.note_manifest(manifest)
+        self._report(served)
+
+    def _report(self, served: ServedImage) -> None:
+        served.reported = asyncio.get_running_loop().time()
+        self._on_progress(served.reference)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> _Asked:

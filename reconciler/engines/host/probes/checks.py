@@ -100,11 +100,11 @@ async def explain_failure(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe
     if target is None or message not in _UNANSWERED:
         return message
     declared = target.port or next(iter(asked.container.ports), 0)
-    return await asyncio.to_thread(_describe_ports, runtime, asked, declared) or message
+    return await asyncio.to_thread(describe_ports, runtime, asked, declared) or message
 
 
-def _describe_ports(runtime: ExecRuntime, asked: ProbeTarget, declared: int) -> str:
-    """``nothing listens on 20528 (PORT); the program listens on 8080``; "" if it does, or if that cannot be seen."""
+def describe_ports(runtime: ExecRuntime, asked: ProbeTarget, declared: int) -> str:
+    """``nothing listens on 20528 (PORT); the program listens on 8080``; "" if it does, or is out of sight. Blocks."""
     listening = find_listening_ports(runtime.find_processes(asked.place))
     if listening is None:
         return ""

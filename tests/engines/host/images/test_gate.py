@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
@@ -20,7 +21,9 @@ from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.engines.images.connection import RegistryConnection
+from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
+from reconciler.engines.workload.image_reference import ImageReference
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -39,8 +42,9 @@ from tests.engines.host.fake import FakeRuntime, Programs
 from tests.engines.host.kit import WEB, HostHarness, play_on
 from tests.engines.host.kit import played as played_plainly
 from tests.engines.host.provisioning.kit import vault
+from tests.support.docker_registry import Image, image
 from tests.support.images import FakeImageStore
-from tests.support.registry import FakeRegistry, digest_of, manifest, refused
+from tests.support.registry import FakeRegistry, Reply, digest_of, manifest, refused
 
 HOST = "r.example"
 
@@ -202,6 +206,51 @@ def test_the_old_version_serves_until_the_image_of_the_new_one_is_here(tmp_path:
         host.store.hold.set()
         await host.until(lambda found: [each.version for each in found if each.ready] == [2])
         assert host.images == [pinned("1"), pinned("2")]
+
+    played(tmp_path, story)
+
+
+class ServedStore(FakeImageStore):
+    """A store that reads what the daemon serves, and ``hold`` before it has the last blob."""
+
+    def __init__(self, registry: FakeRegistry, image: Image) -> None:
+        super().__init__(registry)
+        self.image = image
+
+    def has_own_rules(self, reference: ImageReference) -> bool:
+        """Never."""
+        return False
+
+    async def pull(self, reference: str, credentials: RegistryCredentials | None, served: str = "") -> None:
+        """Read the parts one after the other."""
+        async with httpx2.AsyncClient(trust_env=False, base_url=f"http://{served.partition('/')[0]}/v2/") as client:
+            name = served.partition("/")[2].partition("@")[0]
+            await client.get(f"{name}/manifests/{self.image.digest}")
+            await client.get(f"{name}/blobs/{self.image.layer}")
+            assert self.hold is not None
+            await self.hold.wait()
+        self.add(reference)
+
+
+def test_the_status_has_the_progress_of_a_pull(tmp_path: Path) -> None:
+    async def story(host: ImageHarness) -> None:
+        one = image("big", size=3_000_000)
+        host.registry.push("team/app", "1", one.manifest)
+        host.registry.answer = lambda asked: (
+            Reply(body=one.blobs[digest]) if (digest := asked.path.rpartition("/")[2]) in one.blobs else None
+        )
+        host.store = ServedStore(host.registry, one)
+        host.store.hold = asyncio.Event()
+        await host.restart()
+        await host.ask(1, f"{HOST}/team/app:1")
+        for _ in range(500):
+            if "3.0 of 3.0 MB" in (message := (await host.seen())["message"]):
+                break
+            await asyncio.sleep(0.01)
+        assert message.startswith("the image of main is being pulled: 3.0 of 3.0 MB; 0 of 1 replicas updated")
+        host.store.hold.set()
+        await host.until(lambda found: [each.version for each in found if each.ready] == [1])
+        assert "pulled" not in (await host.seen()).get("message", "")
 
     played(tmp_path, story)
 

@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
+from reconciler.engines.host.images.pull_proxy import PullProgress
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.images.connection import RegistryConnection
@@ -412,12 +413,21 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
     context = ImageContext(
         tmp_path, "acme", ImageSettings(keep=0.0), lambda key: pytest.fail("no secret"), clock, random.Random(1)
     )
-    events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
+    seen: list[PullProgress] = []
+    events = ImageEvents(
+        lambda tag, new: None,
+        lambda key, error: None,
+        set,
+        progress=lambda key: seen.append(images.find_progress(key)),
+    )
     images = ImageService(
         context, store, events, Registry(RegistryConnection((), clock, transport=fake.transport(host)))
     )
     wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
     assert await images.ensure(wanted) == {"main": name}
+    total = sum(map(len, one.blobs.values()))
+    assert seen[-1] == PullProgress(total, total), "Podman read all of it through the daemon"
+    assert seen == sorted(seen, key=lambda progress: progress.done)
     image_info = await store.inspect(name)
     assert image_info is not None
     assert (image_info.references, image_info.digest) == ((name,), one.digest)

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.engines.host.images import pull_proxy
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
+from reconciler.engines.host.images.pull_proxy import PullProgress, PullProxy, ServedImage
 from reconciler.engines.images.connection import RegistryConnection
 from reconciler.engines.images.protocol import RegistryCredentials
 from reconciler.engines.images.registry import Registry
@@ -104,6 +104,46 @@ async def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
         assert (answer.status_code, answer.content) == (206, ONE.blobs[ONE.layer][5:10])
         assert answer.headers["content-range"] == part["Content-Range"]
         assert harness.registry.asked[-1].headers["range"] == "bytes=5-9"
+
+
+async def test_the_progress_of_a_pull_is_what_the_store_has_read() -> None:
+    async with open_harness() as harness:
+        reported: list[str] = []
+        proxy = PullProxy(harness.client, "reconciler-a1", lambda image: reported.append(str(image)))
+        async with proxy.serve(harness.reference, None) as served:
+            assert proxy.find_progress(str(harness.reference)) == PullProgress()
+            await get(served, f"manifests/{ONE.digest}")
+            total = sum(map(len, ONE.blobs.values()))
+            assert proxy.find_progress(str(harness.reference)) == PullProgress(0, total)
+            await get(served, f"blobs/{ONE.layer}", "HEAD")
+            assert served.progress.done == 0
+            size = len(ONE.blobs[ONE.layer])
+            for _ in range(2):
+                await get(served, f"blobs/{ONE.layer}")
+                assert served.progress == PullProgress(size, total), "what is read again counts once"
+            for digest in ONE.blobs:
+                await get(served, f"blobs/{digest}")
+            assert served.progress == PullProgress(total, total)
+            assert set(reported) == {str(harness.reference)}
+        assert proxy.find_progress(str(harness.reference)) == PullProgress()
+        await proxy.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"layers": 3}', b'{"manifests": []}', b'{"layers": [{"digest": "a"}]}', b'{"config": {}}'],
+)
+def test_what_is_no_manifest_of_an_image_has_no_sizes(content: bytes) -> None:
+    served = ServedImage("name", ImageReference("", ""), None)
+    served.note_manifest(content)
+    served.count_blob("blobs/sha256:1", 5)
+    assert served.progress.total == 0
+
+
+def test_progress_is_in_megabytes() -> None:
+    assert str(PullProgress(34_400_000, 120_000_000)) == "34 of 120 MB"
+    assert str(PullProgress(340_000, 1_200_000)) == "0.3 of 1.2 MB"
+    assert str(PullProgress(2_000_000, 1_200_000)) == "1.2 of 1.2 MB"
 
 
 async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:

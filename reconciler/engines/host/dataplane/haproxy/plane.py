@@ -291,8 +291,10 @@ class HaproxyDataPlane:
             return
         self._desired.route((await self._outside.prepare()).workloads)
         now = self._clock.monotonic()
-        # Before the read, which takes long with many workloads: a new one is served at once.
-        await self._proxy.introduce(self._desired.lacking(self._proxy.live, now))
+        # Before the read, which takes long with many workloads: a new one is served at once. A process that an earlier
+        # daemon left is not known yet, and its ports would seem to be those of another program.
+        if self._proxy.bound_ports:
+            await self._proxy.introduce(self._desired.lacking(self._proxy.live, now))
         await self._proxy.read(self._desired.scaled_by_requests().keys())
         self._desired.note_answers(self._proxy.live)
         holds = self._desired.holds(now, self._clock.now())

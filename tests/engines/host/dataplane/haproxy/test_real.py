@@ -77,6 +77,28 @@ def test_requests_reach_ready_replicas_only_and_open_ones_end(path: Path) -> Non
     play(lambda: Plane(path), story)
 
 
+def test_a_daemon_that_comes_later_takes_its_own_haproxy_for_no_other_program(path: Path) -> None:
+    """As after a restart of the daemon, and after a change of the settings, which opens the location anew."""
+
+    async def serve(plane: Plane) -> None:
+        await plane.address(SERVICE, await WebReplica("a").start())
+
+    async def take_over(plane: Plane) -> None:
+        errors: set[str] = set()
+        replica = await WebReplica("b").start()
+        plane.dataplane.publish(SERVICE)
+        plane.dataplane.update(KEY, (replica.endpoint,))
+        deadline = time.monotonic() + PATIENCE
+        while not plane.dataplane.address(KEY) and time.monotonic() < deadline:
+            errors.add(plane.dataplane.error(KEY))
+            await asyncio.sleep(0)  # whoever observes the location meanwhile sees the same
+        assert errors <= {""}
+        assert (await get(plane.dataplane.address(KEY))).status == 200
+
+    play(lambda: Plane(path), serve)
+    play(lambda: Plane(path), take_over)
+
+
 def test_replicas_get_the_address_of_the_client_and_an_id_of_the_request(path: Path) -> None:
     async def story(plane: Plane) -> None:
         replica = await WebReplica("a").start()
