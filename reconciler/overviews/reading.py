@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
+    from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.records.tables.events import Event
     from reconciler.records.tables.runs import Run
@@ -70,6 +71,18 @@ def read_runs(context: ReadContext, *, source: str, last: int) -> Entries:
     from reconciler.queries.history import list_runs
 
     return Entries(list_runs(context.settings, context.records, source, last), context)
+
+
+def read_versions(context: ReadContext, *, key: Target, commits: int) -> ResourceHistory:
+    """The versions of a resource in the last ``commits`` of its source, with the blame of its fields.
+
+    Raises NotFoundError and SourceError.
+    """
+    from reconciler.queries.versions import read_versions as read_resource_versions
+
+    named = context.find_key(key)
+    assert named is not None
+    return read_resource_versions(context.settings, context.records, named, commits)
 
 
 def read_snapshots(context: ReadContext, *, key: Target | None, deleted: bool) -> Entries:

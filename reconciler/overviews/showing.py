@@ -10,6 +10,7 @@ from reconciler.overviews.overview import SOURCES, Entries
 if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
     from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.queries.top import ReplicaReader
     from reconciler.records.tables.events import Event
@@ -155,6 +156,41 @@ def make_run_item(run: Run) -> dict[str, Any]:
     from reconciler.render.history import run_document
 
     return run_document(run)
+
+
+def show_versions(history: ResourceHistory, style: TextStyle) -> str:
+    """A line for each version."""
+    from reconciler.render.versions import version_table
+
+    return version_table(history.versions, style)
+
+
+def make_versions_document(history: ResourceHistory) -> dict[str, Any]:
+    """The versions as JSON values."""
+    from reconciler.render.versions import versions_document
+
+    return versions_document(history)
+
+
+def show_blame(history: ResourceHistory, style: TextStyle) -> str:
+    """A line for each field."""
+    from reconciler.render.versions import blame_table
+
+    return blame_table(history.fields, style)
+
+
+def make_blame_document(history: ResourceHistory) -> dict[str, Any]:
+    """The fields as JSON values."""
+    from reconciler.render.versions import blame_document
+
+    return blame_document(history)
+
+
+def note_search(history: ResourceHistory) -> Iterator[str]:
+    """A line where older commits were not searched."""
+    from reconciler.render.versions import describe_search
+
+    yield from filter(None, (describe_search(history),))
 
 
 def show_snapshots(entries: Entries, style: TextStyle) -> str:
