@@ -56,7 +56,7 @@ def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | Sour
     named = context.find_target(key)
     if isinstance(named, str):
         return describe_source(context.settings, context.records, source_of(named), daemon_runs=context.daemon_runs())
-    return describe_resource(context.settings, context.records, named)
+    return describe_resource(context.settings, context.records, named, context.now())
 
 
 def read_events(context: ReadContext, *, key: Target | None) -> Feed:

@@ -115,7 +115,7 @@ def show_details(details: ResourceDetails | SourceDetails, style: TextStyle) -> 
     from reconciler.render.sources import source_sections
 
     if isinstance(details, ResourceDetails):
-        return section_text(resource_sections(*details, style), colour=style.colour)
+        return section_text(resource_sections(*details[:3], style, details[3:]), colour=style.colour)
     return section_text(source_sections(details, style.colour), colour=style.colour)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from reconciler.errors import RefusedError, SourceError
+from reconciler.errors import RefusedError, SourceError, SourceNotFound
 from reconciler.manifests.assembly import directory_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import Resource
@@ -94,7 +94,7 @@ def _read_nothing(path: str) -> bytes:
 def _resolve_revision(files: CommittedFiles, expression: str, head: str) -> Revision:
     # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
     if expression.startswith(":") or "^{/" in expression:
-        raise SourceError(f"{expression[:60]!r} is no commit, branch or tag")
+        raise SourceNotFound(f"{expression[:60]!r} is no commit, branch or tag")
     return files.repository.resolve(expression, head)
 
 

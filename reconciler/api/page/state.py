@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from reconciler.api.page.sessions import PageLinks
 from reconciler.api.rate_limits import Admission
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
+
+if TYPE_CHECKING:
+    from reconciler.planning.versions import ResourceHistory
 
 POLL_SECONDS = 0.1
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
@@ -26,6 +30,8 @@ class PageState:
         self.links = PageLinks(clock.monotonic)
         self.streams = Admission("follow the records by a page", MOST_PAGES, MOST_PAGES_OF_CALLER)
         self.recorded = RecordedFeed(read_version)
+        self.histories: dict[tuple[str, str], ResourceHistory] = {}
+        """The versions of resources that pages showed, by key and applied commit."""
 
 
 class RecordedFeed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from reconciler.api.page import assets, events, home, login, logs, plans, resources, runs
+from reconciler.api.page import assets, diffs, events, home, login, logs, plans, resources, runs
 
 PAGES = (
     *home.PAGES,
     *resources.PAGES,
     *runs.PAGES,
     *plans.PAGES,
+    *diffs.PAGES,
     *logs.PAGES,
     *events.PAGES,
     *login.PAGES,
