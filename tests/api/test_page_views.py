@@ -95,6 +95,7 @@ def commits(page: ApiSandbox, key: str = WEB) -> list[str]:
 
 def test_a_resource_names_the_commit_of_each_field_as_the_command_does(page: ApiSandbox, admin: Browser) -> None:
     shown = admin.get(WEB_PAGE)
+    assert shown.index("<h2>Desired") < shown.index("<h2>Observed") < shown.index("<h2>Versions")
     fields = page.client().get(f"/org/acme/-blame?key={WEB}")["fields"]
     newest, second, first = commits(page)
     by_path = {field["path"]: field["commit"] for field in fields}
