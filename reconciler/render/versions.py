@@ -42,13 +42,13 @@ def blame_table(fields: Sequence[BlamedField], style: TextStyle) -> str:
         version, value = field.version, strip_control(one_line(field.value))
         if not style.wide and len(value) > _SHOWN_VALUE:
             value = f"{value[: _SHOWN_VALUE - 1]}…"
-        commit, author, day = (
-            (shorten_id(version.commit), strip_control(version.author), format_iso_time(version.at)[:10])
+        commit, author, at = (
+            (shorten_id(version.commit), strip_control(version.author), format_iso_time(version.at))
             if version is not None
             else (OLDER, "", "")
         )
-        rows.append((str(field.line), commit, author, day, strip_control(field.path), value))
-    return table_text(("LINE", "COMMIT", "AUTHOR", "DATE", "FIELD", "VALUE"), rows, style)
+        rows.append((str(field.line), commit, author, at, strip_control(field.path), value))
+    return table_text(("LINE", "COMMIT", "AUTHOR", "TIME", "FIELD", "VALUE"), rows, style)
 
 
 def name_fields(version: ResourceVersion, most: int | None = None) -> str:

@@ -34,6 +34,9 @@ OVERVIEWS = (
     "-top",
     "-snapshot",
     "source/main/-plan",
+    "source/main/-diff?from=HEAD&to=HEAD",
+    "-versions?key=workload/shop/web",
+    "-blame?key=workload/shop/web",
 )
 OPERATION = "/org/{org}"
 TEXTS = ("text/plain", "text/markdown")

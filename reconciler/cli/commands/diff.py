@@ -46,14 +46,14 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
 @click.argument("rev1", default="HEAD", metavar="[REV1]")
 @click.argument("rev2", default="", metavar="[REV2]")
-@click.option("--repo", type=DIRECTORY, help="The repository; else that of the source, else the current one.")
+@click.option("--repo", type=DIRECTORY, help="The repository; else the source's, or this one.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
 @blame_option
 @output_option("markdown", has_alias=True)
 @org_option
 @click.option("--gvc", metavar="NAME", default="", help="The GVC where no directory has just one.")
-@click.option("--key", metavar="KEY", default="", help="Only this resource, as workload/GVC/NAME; reads REV1 and REV2.")
+@click.option("--key", metavar="KEY", default="", help="Only workload/GVC/NAME, from REV1 to REV2.")
 @settings_option
 def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bool | None, **where: Any) -> int:
     """Show what would change from the commit REV1, as if it were applied, to REV2.
