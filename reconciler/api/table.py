@@ -116,7 +116,6 @@ PARAMETERS: Mapping[str, str] = {
     "to": "The revision to compare with.",
     "commits": "How many commits of the source are searched.",
     "blame": "With `true`, the commits behind the changes are searched for; with `false`, they are not.",
-    "level": "Only lines of this level, of those that were read: error, warning, info or debug.",
     "follow": "With `true`, new lines or events follow until the client goes.",
 }
 """Query parameter → its description."""

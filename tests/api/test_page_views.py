@@ -109,7 +109,7 @@ def test_a_resource_names_the_commit_of_each_field_as_the_command_does(page: Api
     assert "reconciler blame workload/shop/web" in shown
 
 
-def test_a_search_that_ends_early_says_so(page: ApiSandbox) -> None:
+def test_a_search_that_ends_early_is_marked(page: ApiSandbox) -> None:
     document = page.client().get(f"/org/acme/-blame?key={WEB}&commits=1")
     assert (document["commits"], document["whole"]) == (1, False)
     assert {field["commit"] for field in document["fields"]} == {commits(page)[0], None}
@@ -164,7 +164,7 @@ def test_a_file_with_errors_is_named_and_left_out(tmp_path: Path) -> None:
         assert "shop/api.yaml has errors" in Browser(sandbox).log_in().get("/ui/diff/source/main?from=main~1&to=main")
 
 
-def test_nobody_sees_in_a_difference_what_they_may_not_view(page: ApiSandbox) -> None:
+def test_a_difference_has_only_what_the_caller_may_view(page: ApiSandbox) -> None:
     newest, second, first = commits(page)
     browser = Browser(page).log_in_as("narrow")
     shown = browser.get(f"/ui/diff/source/main?from={first}&to={newest}&key={WEB}")
@@ -295,7 +295,7 @@ def test_a_cron_workload_shows_its_next_ten_times(page: ApiSandbox, admin: Brows
     assert admin.form("/ui/resource/workload/shop/job", "/-command").fields["type"] == "runCronWorkload"
 
 
-def test_a_cron_workload_that_is_suspended_says_so(tmp_path: Path) -> None:
+def test_a_suspended_cron_workload_has_no_next_times(tmp_path: Path) -> None:
     suspended = CRON.replace('1"}', '1", suspend: true}')
     with api_sandbox(tmp_path, FILES | {"shop/job.yaml": suspended}) as sandbox:
         assert "None: its manifest suspends it" in Browser(sandbox).log_in().get("/ui/resource/workload/shop/job")

@@ -114,7 +114,7 @@ def test_two_versions_are_chosen_and_compared(site: Site) -> None:
         assert site.sandbox.run("resume", "main").returncode == 0
 
 
-def test_a_volume_says_what_each_action_will_do_and_does_it(site: Site) -> None:
+def test_a_volume_shows_what_each_action_will_do_and_does_it(site: Site) -> None:
     with site.visit(java_script_enabled=False) as page:
         page.goto("/ui/resource/volumeset/shop/media")
         page.get_by_text("Restore…").click()
@@ -139,7 +139,7 @@ def test_a_stack_trace_is_folded_below_its_line(site: Site) -> None:
         assert page.locator(".log > *").count() == 1
 
 
-def test_favourites_are_kept_in_the_browser(site: Site) -> None:
+def test_favourites_are_in_the_browser_alone(site: Site) -> None:
     with site.visit() as page:
         page.goto("/ui/resources")
         assert page.locator("#favourites").is_hidden()

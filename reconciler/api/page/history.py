@@ -9,8 +9,8 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.planning.versions import ResourceHistory
 
-MOST_KEPT = 64
-"""The most histories that are kept."""
+MOST_CACHED = 64
+"""The most histories that are cached."""
 
 
 class ShownHistory(NamedTuple):
@@ -24,18 +24,18 @@ def read_shown_history(call: Call, key: Key) -> ShownHistory:
     """The versions of ``key``, as of the applied commit."""
     from reconciler.queries.versions import read_versions
 
-    records, kept = call.reader.records, call.api.page.histories
+    records, cached = call.reader.records, call.api.page.histories
     entry = records.desired.get(key)
     row = records.sources.get(entry.source) if entry is not None else None
     if entry is None or row is None:
         return ShownHistory(None)
     mark = (str(key), row.commit)
-    if (history := kept.get(mark)) is None:
+    if (history := cached.get(mark)) is None:
         try:
             history = read_versions(call.api.settings, records, key)
         except ReconcilerError as error:
             return ShownHistory(None, str(error))
-        while len(kept) >= MOST_KEPT:
-            kept.pop(next(iter(kept)), None)
-        kept[mark] = history
+        while len(cached) >= MOST_CACHED:
+            cached.pop(next(iter(cached)), None)
+        cached[mark] = history
     return ShownHistory(history)
