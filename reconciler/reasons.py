@@ -222,6 +222,12 @@ class Reason(StrEnum):
         _source("Steps of the last run wait for approval.",
                 "Read `reconciler plan`, then `reconciler approve DIGEST`."),
         _normal("Steps of a source wait for the approval of the digest in the message: an event for each set of them."))
+    APPROVAL_REFUSED = ("ApprovalRefused",
+        _resource("A step waits, and somebody refused it: the message says who and why.",
+                  "Push a commit that no longer needs it, or `reconciler approve DIGEST`."),
+        _source("Steps of the last run wait, and somebody refused them.",
+                "Push a commit that no longer needs them, or `reconciler approve DIGEST`."),
+        _normal("Somebody refused steps of a source that wait; the message says who and why."))
     APPROVED = "Approved", _normal("An operator approved steps of a source, or its rewritten history.")
     DEPENDENCY_WAITING = "DependencyWaiting", _resource("A resource that it depends on waits.", "See that resource.")
     DEPENDENCY_FAILED = ("DependencyFailed",

@@ -72,9 +72,10 @@ is that of the file. Lists of plain values are one field; text and Markdown show
 `--format json` each step has `changes`, each with `path`, `before`, `after` (null without a value) and `class`
 (`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path means the same entries in another
 order. `hold` is the reason why a step waits, `blocked_by` the held step that it waits for. `hold_digest` covers the
-steps that wait for an approval, `retained` lists resources that are no longer in Git and stay; `pinned` and `suspended`
-name the operator. `format_version` changes when a field gets another name or meaning. With several sources the document
-is a list, in which an unreadable source has `error` (`reason`, `message`) and no plan. The summary counts resources,
+steps that wait for an approval, `refusal` says who refused them, `retained` lists resources that are no longer in Git
+and stay; `pinned` and `suspended` name the operator. `format_version` changes when a field gets another name or
+meaning. With several sources the document is a list, in which an unreadable source has `error` (`reason`, `message`)
+and no plan. The summary counts resources,
 not steps.
 """,
 }

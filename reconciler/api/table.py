@@ -113,6 +113,9 @@ PARAMETERS: Mapping[str, str] = {
     "target": "Only this source, resource or commit; a commit by the first characters of its id.",
     "deleted": "With `true`, the final snapshots of deleted volumes on this host.",
     "revision": "A revision of the source: a commit, branch or tag; without it, the newest one.",
+    "from": "The revision to compare from: a commit, branch or tag.",
+    "to": "The revision to compare with.",
+    "commits": "How many commits of the source are searched.",
     "blame": "With `true`, the commits behind the changes are searched for; with `false`, they are not.",
     "follow": "With `true`, new lines or events follow until the client goes.",
 }

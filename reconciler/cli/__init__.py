@@ -27,20 +27,10 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Begin": ("up", "down", "init", "validate", "rules", "explain", "convert", "import"),
-    "Plan and apply": ("plan", "diff", "apply", "approve", "sync", "rollback", "run"),
+    "Plan and apply": ("plan", "diff", "apply", "approve", "refuse", "sync", "rollback", "run"),
     "Look": (
-        "status",
-        "get",
-        "describe",
-        "events",
-        "logs",
-        "top",
-        "usage",
-        "history",
-        "drift",
-        "snapshots",
-        "render",
-        "page",
+        *("status", "get", "describe", "events", "logs", "top", "usage", "history", "versions", "blame"),
+        *("drift", "snapshots", "render", "page"),
     ),
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
     "Change Git": ("edit", "patch", "tag", "secret"),

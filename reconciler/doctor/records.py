@@ -31,6 +31,7 @@ _ADVICE = {
     Reason.INVALID_REVISION: "see: reconciler validate",
     Reason.INVALID_FILES: "see: reconciler validate",
     Reason.APPROVAL_REQUIRED: "see: reconciler plan",
+    Reason.APPROVAL_REFUSED: "see: reconciler plan",
     Reason.STEPS_FAILED: "see: reconciler get",
     Reason.STATUS_BRANCH_TAKEN: "give it another status.branch, or: reconciler apply --take-status-branch",
 }

@@ -1,6 +1,9 @@
-"""An operator's approval: it releases the held steps of the plan with a digest, or accepts a rewritten history."""
+"""An operator approves or refuses the held steps of the plan with a digest, or accepts a rewritten history."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from reconciler.clock import SystemClock
 from reconciler.errors import RefusedError, SourceError
@@ -13,6 +16,8 @@ from reconciler.times import format_iso_time
 
 MIN_PREFIX = 4
 """The shortest accepted prefix of a digest, in characters, as in Git."""
+MOST_REASON = 500
+"""The most characters of a reason."""
 
 
 def record_approval(settings: Settings, digest: str, by: str) -> str:
@@ -23,24 +28,11 @@ def record_approval(settings: Settings, digest: str, by: str) -> str:
     there. Raises RefusedError if no recorded or current plan matches, if several match, or if none of its steps waits,
     or if the settings want another person than ``by``; RecordsError if there are no records.
     """
-    if len(digest) < MIN_PREFIX:
-        raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
-    path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # raises if there are none, so none are created
-    records = Records.open(path)
-    try:
+    with _open_records(settings, digest) as records:
         digests = records.approvals.hold_digests(digest)
         if not digests and (message := _accept_rewrite(settings, records, digest, by)):
             return message
-        digests = digests or _holds_of_today(settings, records, digest)
-        waiting = [text for text in digests if text]
-        if len(waiting) > 1:
-            raise RefusedError(
-                f"several digests begin with {digest}: {', '.join(map(_get_plan_digest, waiting))}; write more of it"
-            )
-        hold = next(iter(waiting), "")
-        if not hold:
-            raise RefusedError(f"nothing in the plan {digest} waits for approval")
+        hold = _find_hold(settings, records, digest, digests)
         if settings.approval_four_eyes:
             _check_approver(settings, records, hold, by)
         now = SystemClock().now()
@@ -50,8 +42,53 @@ def record_approval(settings: Settings, digest: str, by: str) -> str:
             message = f"{by} approved {shorten_id(_get_plan_digest(hold))}, until {format_iso_time(ends)}"
             records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVED, message)
         return f"approved {shorten_id(_get_plan_digest(hold))} as {by}, until {format_iso_time(ends)}"
-    finally:
-        records.close()
+
+
+def record_refusal(settings: Settings, digest: str, by: str, reason: str) -> str:
+    """Record that ``by`` refuses the held steps of the plan ``digest``, for a ``reason`` that others read.
+
+    They wait, and count no longer as what waits for an approval; an approval that was given before is void. Steps that
+    are other than these wait anew. Returns the message for the operator. Raises RefusedError and RecordsError as
+    ``record_approval`` does.
+    """
+    reason = " ".join(reason.split())
+    if len(reason) > MOST_REASON:
+        raise RefusedError(f"the reason has more than {MOST_REASON} characters")
+    with _open_records(settings, digest) as records:
+        recorded = records.approvals.hold_digests(digest) or records.approvals.list_approved(digest)
+        hold = _find_hold(settings, records, digest, recorded)
+        short = shorten_id(_get_plan_digest(hold))
+        with records.transaction():
+            records.approvals.refuse(hold, by, reason)
+            message = f"{by} refused {short}{f': {reason}' if reason else ''}"
+            records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVAL_REFUSED, message)
+        return f"refused {short} as {by}"
+
+
+@contextmanager
+def _open_records(settings: Settings, digest: str) -> Iterator[Records]:
+    """The records, for a decision about ``digest``. Raises RefusedError and RecordsError."""
+    if len(digest) < MIN_PREFIX:
+        raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
+    path = settings.state / FILE
+    Records.open(path, read_only=True).close()  # raises if there are none, so none are created
+    with closing(Records.open(path)) as records:
+        yield records
+
+
+def _find_hold(settings: Settings, records: Records, digest: str, recorded: list[str]) -> str:
+    """The held steps of ``digest``, as ``SOURCE/DIGEST``: those of ``recorded`` plans, else of today's.
+
+    Raises RefusedError if none waits, or several match.
+    """
+    waiting = [text for text in recorded or _holds_of_today(settings, records, digest) if text]
+    if len(waiting) > 1:
+        raise RefusedError(
+            f"several digests begin with {digest}: {', '.join(map(_get_plan_digest, waiting))}; write more of it"
+        )
+    if not waiting:
+        raise RefusedError(f"nothing in the plan {digest} waits for approval")
+    return waiting[0]
 
 
 def _accept_rewrite(settings: Settings, records: Records, prefix: str, by: str) -> str:

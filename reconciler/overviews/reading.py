@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
+    from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.records.tables.events import Event
@@ -57,7 +58,7 @@ def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | Sour
     named = context.find_target(key)
     if isinstance(named, str):
         return describe_source(context.settings, context.records, source_of(named), daemon_runs=context.daemon_runs())
-    return describe_resource(context.settings, context.records, named)
+    return describe_resource(context.settings, context.records, named, context.now())
 
 
 def read_events(context: ReadContext, *, key: Target | None) -> Feed:
@@ -77,6 +78,18 @@ def read_runs(context: ReadContext, *, source: str, last: int, run: int | None =
     if run is not None:
         return Entries([describe_run(context.records, run)], context)
     return Entries(list_runs(context.settings, context.records, source, last), context)
+
+
+def read_versions(context: ReadContext, *, key: Target, commits: int) -> ResourceHistory:
+    """The versions of a resource in the last ``commits`` of its source, with the blame of its fields.
+
+    Raises NotFoundError and SourceError.
+    """
+    from reconciler.queries.versions import read_versions as read_resource_versions
+
+    named = context.find_key(key)
+    assert named is not None
+    return read_resource_versions(context.settings, context.records, named, commits)
 
 
 def read_snapshots(context: ReadContext, *, key: Target | None, deleted: bool) -> Entries:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
     from reconciler.engines.usage_history import UsageRow
     from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
     from reconciler.queries.top import ReplicaReader
@@ -116,7 +117,7 @@ def show_details(details: ResourceDetails | SourceDetails, style: TextStyle) -> 
     from reconciler.render.sources import source_sections
 
     if isinstance(details, ResourceDetails):
-        return section_text(resource_sections(*details, style), colour=style.colour)
+        return section_text(resource_sections(*details[:3], style, details[3:]), colour=style.colour)
     return section_text(source_sections(details, style.colour), colour=style.colour)
 
 
@@ -166,6 +167,41 @@ def make_run_item(entry: Run | RunDetails) -> dict[str, Any]:
     if isinstance(entry, Run):
         return run_document(entry)
     return run_document(entry.run) | timeline_document(entry.timeline, entry.find_message)
+
+
+def show_versions(history: ResourceHistory, style: TextStyle) -> str:
+    """A line for each version."""
+    from reconciler.render.versions import version_table
+
+    return version_table(history.versions, style)
+
+
+def make_versions_document(history: ResourceHistory) -> dict[str, Any]:
+    """The versions as JSON values."""
+    from reconciler.render.versions import versions_document
+
+    return versions_document(history)
+
+
+def show_blame(history: ResourceHistory, style: TextStyle) -> str:
+    """A line for each field."""
+    from reconciler.render.versions import blame_table
+
+    return blame_table(history.fields, style)
+
+
+def make_blame_document(history: ResourceHistory) -> dict[str, Any]:
+    """The fields as JSON values."""
+    from reconciler.render.versions import blame_document
+
+    return blame_document(history)
+
+
+def note_search(history: ResourceHistory) -> Iterator[str]:
+    """A line where older commits were not searched."""
+    from reconciler.render.versions import describe_search
+
+    yield from filter(None, (describe_search(history),))
 
 
 def show_snapshots(entries: Entries, style: TextStyle) -> str:

@@ -125,6 +125,44 @@ HISTORY = Overview(
     showing.show_runs,
     Listing(showing.make_run_item, "run", read_time=reading.read_run_time, has_headings=False),
 )
+_COMMITS = Parameter(
+    "commits", "number", "How many commits of the source are searched; 2000.", "N", 2_000, bounds=(1, 20_000)
+)
+VERSIONS = Overview(
+    "versions",
+    "-versions",
+    "List the versions of a resource in Git.",
+    """List the commits that changed KEY, newest first, with the fields that each changed.
+
+    They are those of the file that declares it. `reconciler diff REV1 REV2 --key KEY` shows what differs between two of
+    them, and `reconciler rollback SOURCE REV` goes back to one.
+    """,
+    "reconciler versions workload/shop/api",
+    "List the versions of a resource in Git.",
+    (Parameter("key", "key", required=True), _COMMITS),
+    reading.read_versions,
+    showing.show_versions,
+    document=showing.make_versions_document,
+    notes=showing.note_search,
+    nothing="none of the commits that were searched changed it",
+)
+BLAME = Overview(
+    "blame",
+    "-blame",
+    "Show who wrote each field of a resource.",
+    """Show each field of KEY that its file has, with its line there and the commit that wrote it, as `git blame` does.
+
+    A field counts as written where its value changed, not where its line moved. Values of secrets show as ***.
+    """,
+    "reconciler blame workload/shop/api",
+    "Read who wrote each field of a resource.",
+    (Parameter("key", "key", required=True), _COMMITS),
+    reading.read_versions,
+    showing.show_blame,
+    document=showing.make_blame_document,
+    notes=showing.note_search,
+    nothing="its file has no field",
+)
 TOP = Overview(
     "top",
     "-top",
@@ -188,5 +226,6 @@ SNAPSHOTS = Overview(
     nothing="there are no snapshots",
 )
 
-OVERVIEWS = {overview.name: overview for overview in (STATUS, GET, DESCRIBE, EVENTS, HISTORY, TOP, USAGE, SNAPSHOTS)}
+_ROWS = (STATUS, GET, DESCRIBE, EVENTS, HISTORY, VERSIONS, BLAME, TOP, USAGE, SNAPSHOTS)
+OVERVIEWS = {overview.name: overview for overview in _ROWS}
 """Command → overview."""

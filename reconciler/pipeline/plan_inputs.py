@@ -62,6 +62,7 @@ def planner_input(
         external=index.list_external(),
         policy=_build_prune_policy(settings),
         approved=index.records.approvals.valid(expiry.now),
+        refusals={digest: str(one) for digest, one in index.records.approvals.refusals(index.source).items()},
         suspended=frozenset(_list_suspended_keys(index, keys)),
         drifts=drifts,
         recent_deletes=_counted_deletes(index, expiry),

@@ -35,9 +35,9 @@ class Report(msgspec.Struct, frozen=True):
     ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan differs from the reviewed one), or ``unreadable``
     (the source cannot be read; ``message`` has the reason).
     ``counts`` are resources by result (``created``, ``waiting`` …), ``steps`` the finished steps (a resource has one
-    for each location; 0: unknown). ``author`` and ``subject`` are those of the commit. ``skipped_files`` sums up the
-    errors of skipped files. With ``ends_by_itself``, all that is not applied are deletes whose replicas are ending, and
-    what waits for them.
+    for each location; 0: unknown). ``author`` and ``subject`` are those of the commit. ``refusal`` says who refused
+    what waits. ``skipped_files`` sums up the errors of skipped files. With ``ends_by_itself``, all that is not applied
+    are deletes whose replicas are ending, and what waits for them.
     """
 
     source: str
@@ -46,6 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}
     digest: str = ""
     hold_digest: str = ""
+    refusal: str = ""
     reason: str = ""
     message: str = ""
     skipped_files: str = ""
@@ -76,6 +77,7 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
         _count_results(plan, outcomes),
         plan.digest,
         plan.hold_digest,
+        plan.refusal,
         steps=sum(one.result is Result.APPLIED for one in outcomes),
         message=format_summary(plan),
         skipped_files=_summarize_errors(findings) if has_errors(findings) else "",
@@ -243,7 +245,9 @@ def format_report_lines(report: Report) -> Iterator[str]:
     if len(report.not_applied) > MOST_LINES:
         yield f"  … and {len(report.not_applied) - MOST_LINES} more"
     if report.hold_digest:
-        yield f"  Approve what waits: reconciler approve {shorten_id(report.hold_digest)}"
+        refused = f"What waits was {report.refusal}. To approve it nevertheless"
+        words = refused if report.refusal else "Approve what waits"
+        yield f"  {words}: reconciler approve {shorten_id(report.hold_digest)}"
 
 
 def _shorten_subject(subject: str) -> str:

@@ -59,8 +59,9 @@ class SourceConditions:
             why = Reason.INVALID_REVISION if refused else Reason.INVALID_FILES
             self.append_events(_list_invalid_events(name, why, prepared, ended))
         fresh = self.set(name, REACHABLE, _compute_ready_condition(ended))
-        if prepared.plan is not None and prepared.plan.hold_digest and ConditionType.READY in fresh:
-            self.append_events([_approval_required(name, prepared.plan)])
+        plan = prepared.plan
+        if plan is not None and plan.hold_digest and not plan.refusal and ConditionType.READY in fresh:
+            self.append_events([_approval_required(name, plan)])
 
     def unreadable(self, name: str, error: SourceError, reason: str) -> None:
         """Record that no revision of the source ``name`` could be read for a run made for ``reason``."""
@@ -133,7 +134,9 @@ def _compute_ready_condition(ended: Report) -> Condition:
     obstacles: list[tuple[Reason, str]] = []
     if ended.skipped_files:
         obstacles.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
-    if ended.hold_digest:
+    if ended.refusal:
+        obstacles.append((Reason.APPROVAL_REFUSED, f"what waits was {ended.refusal}"))
+    elif ended.hold_digest:
         obstacles.append(
             (Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {shorten_id(ended.hold_digest)}")
         )

@@ -50,8 +50,8 @@ def count_blamed_changes(plan: Plan) -> int:
     return len({(step.key, path) for step in plan.steps for path in blamable_paths(step)})
 
 
-def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: Iterable[str]) -> list[str]:
-    """The ``paths`` that differ between two bodies (JSON; None: absent) of the resource of ``step``."""
+def changed_paths(step: StepId, before: bytes | None, after: bytes | None, paths: Iterable[str]) -> list[str]:
+    """The ``paths`` that differ between two bodies (JSON; None: absent) of the key of ``step``, at its location."""
     if before is None or after is None:
         return list(paths) if (before is None) != (after is None) else []
     changed = [change.path for change in diff_bodies(step.key.kind, before, after, step.location)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +36,25 @@ def diff_bodies(kind: Kind, before: bytes, after: bytes, location: str) -> tuple
         old, new = ({**body, "spec": _without_options(body["spec"])} for body in (old, new))
     changes.extend(_compare_values(shape, old, new, "", ChangeClass.IN_PLACE))
     return tuple(sorted(changes, key=lambda change: change.path))
+
+
+def list_fields(kind: Kind, body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each field of a body in normal form with its value, by the path that ``diff_bodies`` gives it; secrets masked."""
+    yield from _list_values(shape_of(str(kind)), body, "")
+
+
+def _list_values(shape: FieldSchema, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, member in value.items():
+            yield from _list_values(shape.member(name) or _PLAIN, member, member_path(path, name))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        members = (shape.named,) if shape.named else ("name", *_IDENTITIES)
+        named = next((both[0] for member in members if (both := _name_items(value, value, member)) is not None), None)
+        names = named or dict(zip(map(str, range(len(value))), value, strict=True))
+        for name, item in names.items():
+            yield from _list_values(shape.items or _PLAIN, item, item_path(path, name))
+    else:
+        yield path, strip_digest(value)
 
 
 def highest_impact(changes: tuple[FieldChange, ...]) -> ChangeClass:

@@ -49,7 +49,8 @@ class PlannerInput(msgspec.Struct, frozen=True):
     ``keys`` are planned, each once, and no others. ``locations`` has all locations of each GVC concerned, ``engines``
     the engines of those that the settings bind (``""``: of resources without a location). ``inventory`` counts the keys
     that the source owns. ``approved`` has the approvals as ``SOURCE/DIGEST``: of all steps on hold, or of one step of
-    an interrupted run. ``external`` are keys (as text) that other tools own; their health is unknown. ``suspended``
+    an interrupted run. ``refusals`` has who refused which steps on hold, by the same names. ``external`` are keys (as
+    text) that other tools own; their health is unknown. ``suspended``
     keys stay unchanged; ``orphans``, each with the operator who made it one, are never deleted, nor are keys in
     ``retention``, each with the reason why what belongs to it keeps it. ``recent_deletes`` are
     keys that runs of the last hour deleted without approval, each with the time (ISO 8601) until which it counts.
@@ -69,6 +70,7 @@ class PlannerInput(msgspec.Struct, frozen=True):
     org: str
     policy: PrunePolicy = PrunePolicy()
     approved: frozenset[str] = frozenset()
+    refusals: Mapping[str, str] = {}
     external: frozenset[str] = frozenset()
     suspended: frozenset[Key] = frozenset()
     orphans: Mapping[Key, str] = {}

@@ -120,7 +120,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``digest`` covers the steps, not the commit. ``hold_digest`` covers only the steps that wait for approval, "" if
     none does; an approval is recorded under it. ``approved`` is the approval that released steps of this plan, "" if
-    none was needed; ``approved_digests`` has one digest for each of these steps.
+    none was needed; ``approved_digests`` has one digest for each of these steps. ``refusal`` says who refused the steps
+    that wait, and why; "" if nobody did.
     """
 
     source: str
@@ -132,6 +133,7 @@ class Plan(msgspec.Struct, frozen=True):
     approved_digests: tuple[str, ...] = ()
     retained: tuple[RetainedResource, ...] = ()
     renames: tuple[Rename, ...] = ()
+    refusal: str = ""
 
 
 def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:

@@ -48,6 +48,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
         approved_digests=alone if approved else (),
         retained=tuple(RetainedResource(key, reason) for key, reason in sorted(stays.items())),
         renames=renames,
+        refusal="" if approved or not hold_digest else scope.refusals.get(f"{scope.source}/{hold_digest}", ""),
     )
     return plan, refusals
 

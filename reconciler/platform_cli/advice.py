@@ -6,6 +6,7 @@ import re
 
 HERE = {
     "approve": "approve",
+    "blame": "blame",
     "describe": "describe",
     "drift": "drift",
     "events": "events",
@@ -14,6 +15,7 @@ HERE = {
     "hold": "hold",
     "logs": "logs",
     "plan": "plan",
+    "refuse": "refuse",
     "restart": "restart",
     "resume": "resume",
     "retry": "retry",
@@ -22,6 +24,7 @@ HERE = {
     "suspend": "suspend",
     "sync": "sync",
     "top": "top",
+    "versions": "versions",
 }
 """Command of `reconciler` → the one of `platform` that takes the same words."""
 ON_FILES = frozenset(

@@ -13,6 +13,7 @@ from reconciler.iteration import iterate_batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
+from reconciler.queries.schedule import read_schedule
 from reconciler.records.store import Records
 from reconciler.records.tables.applied import BATCH
 from reconciler.records.tables.commands import StoredCommand
@@ -36,11 +37,16 @@ class ListedResource(NamedTuple):
 
 
 class ResourceDetails(NamedTuple):
-    """All that is known about a resource, with its last commands, newest first, and its last events, oldest first."""
+    """All that is known about a resource, with its last commands, newest first, and its last events, oldest first.
+
+    ``next_runs`` are the next times of a cron workload, in seconds since the epoch; ``no_runs`` says why it has none.
+    """
 
     facts: ResourceFacts
     commands: Sequence[StoredCommand]
     events: Sequence[Event]
+    next_runs: Sequence[float] = ()
+    no_runs: str = ""
 
 
 def find_resources(
@@ -90,14 +96,16 @@ def list_sources(settings: Settings, records: Records) -> list[SourceStatus]:
     return [read_source_status(records, source.name) for source in settings.sources]
 
 
-def describe_resource(settings: Settings, records: Records, key: Key) -> ResourceDetails:
-    """All that is known about ``key``. Raises NotFoundError if it does not exist, or no longer exists."""
+def describe_resource(settings: Settings, records: Records, key: Key, now: float) -> ResourceDetails:
+    """All that is known about ``key`` at ``now``. Raises NotFoundError if it does not exist, or no longer exists."""
     facts = FactsReader(records, settings).facts(key)
     if not facts.exists:
         check_key(records, key)
         raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
     commands = records.commands.list(key, limit=_COMMANDS)
-    return ResourceDetails(facts, commands, records.events.list(key, limit=_EVENTS))
+    schedule = read_schedule(facts, now) if key.kind is Kind.WORKLOAD else None
+    times, obstacle = (schedule.times, schedule.obstacle) if schedule is not None else ((), "")
+    return ResourceDetails(facts, commands, records.events.list(key, limit=_EVENTS), times, obstacle)
 
 
 def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:

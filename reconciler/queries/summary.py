@@ -107,7 +107,10 @@ def _open_source(settings: Settings, source: SourceSettings, records: Records, n
         unreadable = str(error)
     status = read_source_status(records, source.name)
     approvals = records.approvals.waiting_digests(source.name, now)
-    return _OpenSource(opened, SourceSummary(status, source.url, newest, unreadable, approvals))
+    refusals = {
+        digest.rpartition("/")[2]: str(refusal) for digest, refusal in records.approvals.refusals(source.name).items()
+    }
+    return _OpenSource(opened, SourceSummary(status, source.url, newest, unreadable, approvals, refusals))
 
 
 def _find_target(settings: Settings, records: Records, target: str) -> Key | str:
@@ -155,7 +158,7 @@ def _judge_commit(source: Source, summary: SourceSummary, commit: str) -> Commit
 def _judge_applied(summary: SourceSummary, applied: str) -> Outlook:
     """The outlook of what is applied; a newer commit that is refused does not make it worse."""
     ready = summary.status.conditions.get(ConditionType.READY)
-    if summary.approvals:
+    if summary.approvals or summary.refusals:
         return Outlook.WAITING
     if ready is None or ready.status or summary.status.trouble is not None or not summary.is_current:
         return Outlook.WELL

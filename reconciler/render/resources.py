@@ -85,9 +85,16 @@ def _list_messages(ready: Condition | None, conditions: Sequence[Condition]) -> 
 
 
 def resource_sections(
-    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event], style: TextStyle
+    facts: ResourceFacts,
+    commands: Iterable[StoredCommand],
+    events: Iterable[Event],
+    style: TextStyle,
+    schedule: tuple[Sequence[float], str] = ((), ""),
 ) -> Iterator[tuple[str, str]]:
-    """Titles with their lines; a section without lines is ``""``."""
+    """Titles with their lines; a section without lines is ``""``.
+
+    ``schedule`` has the next times of a cron workload, in seconds since the epoch, and why there are none.
+    """
     colour = style.colour
     colours = _HEALTH_COLOURS if colour else None
     title, rows = paint_text(str(facts.key), "bold", colour), list(_list_summary_rows(facts))
@@ -109,6 +116,9 @@ def resource_sections(
     yield "Volumes", _indent_rows([row for record in facts.records for row in _list_volume_rows(record)])
     executions = [row for record in facts.records for row in _list_execution_rows(record)]
     yield "Executions", _indent_rows(executions, _EXECUTION_COLOURS if colour else None)
+    times, obstacle = schedule
+    shown_times = [*map(format_iso_time, times), *([f"none: {obstacle}"] if obstacle else [])]
+    yield "Next executions", "\n".join(f"  {line}" for line in shown_times)
     yield "No effect", _indent_rows(lacking)
     yield "Failures", _indent_rows(list(_list_failure_rows(facts)))
     yield "Fields", _format_fields(facts, style)
@@ -124,12 +134,21 @@ def _indent_rows(rows: Sequence[Sequence[str]], colours: dict[str, str] | None =
 
 
 def details_document(
-    facts: ResourceFacts, commands: Iterable[StoredCommand], events: Iterable[Event]
+    facts: ResourceFacts,
+    commands: Iterable[StoredCommand],
+    events: Iterable[Event],
+    next_runs: Sequence[float] = (),
+    no_runs: str = "",
 ) -> dict[str, Any]:
-    """A resource as ``resource_document`` has it, with ``commands``, newest first, and ``events``, oldest first."""
+    """A resource as ``resource_document`` has it, with ``commands``, newest first, and ``events``, oldest first.
+
+    ``next_runs`` are the next times of a cron workload, in seconds since the epoch; ``no_runs`` says why it has none.
+    """
     document = resource_document(facts)
+    schedule = {"nextExecutions": list(map(format_iso_time, next_runs)), "noExecutions": no_runs or None}
     return {
         **document,
+        **(schedule if next_runs or no_runs else {}),
         "commands": list(map(command_document, commands)),
         "events": list(map(event_document, events)),
     }

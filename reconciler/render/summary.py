@@ -67,6 +67,7 @@ def _make_source_document(source: SourceSummary) -> dict[str, Any]:
         "newest": seen,
         "unreadable": source.unreadable or None,
         "approvals": [f"reconciler approve {digest[:_DIGEST]}" for digest in source.approvals],
+        "refusals": dict(source.refusals),
     }
 
 
@@ -101,6 +102,8 @@ def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, 
         yield "Rollback", f"{pinned_by(status.pin)}; to end it: reconciler resume {status.name}"
     for digest in source.approvals:
         yield "Approval", f"reconciler plan shows what waits; reconciler approve {digest[:_DIGEST]}"
+    for digest, refusal in source.refusals.items():
+        yield "Decision", f"{refusal}; waits for another commit, or an approval: reconciler approve {digest[:_DIGEST]}"
 
 
 def _make_rows(summary: StatusSummary, outlook: Outlook) -> list[list[str]]:

@@ -77,7 +77,7 @@ class BlameSearch:
             if touch == HISTORY_END:
                 return blames | {path: Blame("", "", entry.path, 0) for path in open_paths}
             before, after = self._resource_in(touch.before, step.key), self._resource_in(touch.after, step.key)
-            for path in changed_paths(step, _get_body(before), _get_body(after), open_paths):
+            for path in changed_paths(step.id, _get_body(before), _get_body(after), open_paths):
                 where = self._line_of(path, after) if after is not None else 0
                 blames[path] = Blame(touch.commit, touch.author, entry.path, where)
             open_paths = [path for path in open_paths if path not in blames]

@@ -13,19 +13,24 @@ from reconciler.printable import replace_unsafe
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.repository import Repository
 
+MOST_SUBJECT = 300
+"""The most characters of the subject of a commit."""
 _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
 class CommitTouch(msgspec.Struct, frozen=True):
     """A commit that changed a file: its blobs ``before`` and ``after``, empty if there was or is no file.
 
-    An empty ``commit`` marks the end of a history that is not followed further.
+    ``at`` is when the author wrote it, in seconds since the epoch. An empty ``commit`` marks the end of a history that
+    is not followed further.
     """
 
     commit: str
     author: str
     before: str
     after: str
+    subject: str = ""
+    at: int = 0
 
 
 HISTORY_END = CommitTouch("", "", "", "")
@@ -66,7 +71,7 @@ class FileHistories:
             if same is None:
                 before = parents[0][1] if parents else ""
                 if before or after:
-                    yield CommitTouch(str(commit.id), _get_author_name(commit), before, after)
+                    yield _make_touch(commit, before, after)
                 after = before
             if not parents:
                 return
@@ -80,6 +85,14 @@ class FileHistories:
             return blob_name(path, str(commit.tree[lookup_name(self._below + path)].id))
         except KeyError:
             return ""
+
+
+def _make_touch(commit: pygit2.Commit, before: str, after: str) -> CommitTouch:
+    subject = commit.raw_message.decode("utf-8", "replace").lstrip().partition("\n")[0]
+    author = _get_author_name(commit)
+    return CommitTouch(
+        str(commit.id), author, before, after, replace_unsafe(subject[:MOST_SUBJECT]), commit.author.time
+    )
 
 
 def _get_author_name(commit: pygit2.Commit) -> str:

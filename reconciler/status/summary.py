@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -43,7 +43,8 @@ class UnreadyResource(msgspec.Struct, frozen=True):
 class SourceSummary(msgspec.Struct, frozen=True):
     """A source: its status, the newest commit that is here, and the digests of what waits for an approval.
 
-    ``newest`` is None if the repository cannot be read; ``unreadable`` has the reason.
+    ``newest`` is None if the repository cannot be read; ``unreadable`` has the reason. ``refusals`` are sentences about
+    what waits and is refused, by digest.
     """
 
     status: SourceStatus
@@ -51,6 +52,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
     newest: Revision | None
     unreadable: str
     approvals: Sequence[str]
+    refusals: Mapping[str, str] = {}
 
     @property
     def is_current(self) -> bool:
@@ -64,13 +66,14 @@ class SourceSummary(msgspec.Struct, frozen=True):
         ready = self.status.conditions.get(ConditionType.READY)
         if self.unreadable or self.status.trouble is not None:
             return Outlook.FAILING
-        if self.approvals or self.status.pin is not None or self.status.suspension is not None:
+        if self.approvals or self.refusals or self.status.pin is not None or self.status.suspension is not None:
             return Outlook.WAITING
         if not self.is_current or ready is None:
             return Outlook.PROGRESSING
         if ready.status:
             return Outlook.WELL
-        return Outlook.WAITING if ready.reason == Reason.APPROVAL_REQUIRED else Outlook.PROGRESSING
+        waits = ready.reason in (Reason.APPROVAL_REQUIRED, Reason.APPROVAL_REFUSED)
+        return Outlook.WAITING if waits else Outlook.PROGRESSING
 
 
 class CommitStatus(msgspec.Struct, frozen=True):
@@ -120,6 +123,6 @@ def decide_outlook(conditions: Sequence[Condition]) -> Outlook:
     ready, types = conditions[0], {condition.type for condition in conditions}
     if ready.status:
         return Outlook.WELL
-    if ready.reason in (Reason.APPROVAL_REQUIRED, Reason.SUSPENDED):
+    if ready.reason in (Reason.APPROVAL_REQUIRED, Reason.APPROVAL_REFUSED, Reason.SUSPENDED):
         return Outlook.WAITING
     return Outlook.PROGRESSING if ConditionType.RECONCILING in types else Outlook.FAILING

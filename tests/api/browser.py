@@ -63,17 +63,19 @@ class Browser:
         assert response.status_code == status, response.text
         return response.text
 
-    def form(self, path: str, action: str) -> Form:
-        """The form of the page at ``path`` whose action ends with ``action``."""
+    def forms(self, path: str) -> list[Form]:
+        """The forms of the page at ``path``."""
         parser = FormParser()
         parser.feed(self.get(path))
-        return next(form for form in parser.forms if form.action.endswith(action))
+        return parser.forms
+
+    def form(self, path: str, action: str) -> Form:
+        """The form of the page at ``path`` whose action ends with ``action``."""
+        return next(form for form in self.forms(path) if form.action.endswith(action))
 
     def has_form(self, path: str, action: str) -> bool:
         """Whether the page at ``path`` offers ``action``."""
-        parser = FormParser()
-        parser.feed(self.get(path))
-        return any(form.action.endswith(action) for form in parser.forms)
+        return any(form.action.endswith(action) for form in self.forms(path))
 
     def send(self, form: Form, headers: dict[str, str] | None = None, **fields: str) -> httpx2.Response:
         """The answer to ``form`` with ``fields``."""

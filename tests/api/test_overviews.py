@@ -35,6 +35,9 @@ OVERVIEWS = (
     "-usage?key=workload/shop/api",
     "-snapshot",
     "source/main/-plan",
+    "source/main/-diff?from=HEAD&to=HEAD",
+    "-versions?key=workload/shop/web",
+    "-blame?key=workload/shop/web",
 )
 OPERATION = "/org/{org}"
 TEXTS = ("text/plain", "text/markdown")

@@ -68,6 +68,8 @@ ADDRESSES = (
     "/ui/runs?source=main&last=3",
     "/ui/runs/1",
     "/ui/plan/source/main",
+    "/ui/diff/source/main",
+    "/ui/diff/source/main?from=HEAD&to=main",
     "/ui/logs",
     "/ui/login",
 )

@@ -133,13 +133,17 @@ def test_no_read_shows_the_value(sandbox: ApiSandbox, capfd: pytest.CaptureFixtu
     assert hides("".join(capfd.readouterr()))
 
 
+REVISIONS = ("?from=HEAD&to=HEAD", "?from=HEAD~1&to=HEAD")
+
+
 @pytest.mark.parametrize(
     "operation", [operation for operation in OPERATIONS if operation.forms], ids=lambda each: str(each.path)
 )
 def test_no_overview_shows_the_value_in_any_form(operation: Operation, sandbox: ApiSandbox) -> None:
     path = operation.path.format_map({"org": "acme", "name": "main", "digest": "0"})
     for form in operation.forms:
-        answers = [sandbox.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in ("", KEY, USER)]
+        keys = ("", KEY, USER, *REVISIONS)
+        answers = [sandbox.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in keys]
         assert all(hides(answer.content) for answer in answers)
         assert any(answer.is_success for answer in answers) or "{digest}" in operation.path
 

@@ -131,6 +131,32 @@ def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
     assert versions(sandbox) == {"api": 2, "web": 2}
 
 
+def test_a_refusal_is_of_exactly_the_steps_that_were_read(tmp_path: Path) -> None:
+    sandbox = waiting_sandbox(tmp_path)
+    digest = sandbox.plan()["hold_digest"]
+    assert sandbox.run("refuse", digest[:12], "--reason", "not now").code == 0
+    assert "refused by" in sandbox.plan()["refusal"]
+    assert sandbox.run("apply").code == 1
+    sandbox.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
+    assert sandbox.run("apply").code == 1
+    assert sandbox.plan()["refusal"] is not None, "the same steps wait, so that they are refused still"
+    sandbox.commit({"shop/web.yaml": None})
+    assert sandbox.run("apply").code == 1
+    assert sandbox.plan()["refusal"] is None, "other steps wait, about which nobody has decided"
+
+
+def test_a_refusal_voids_an_approval_and_an_approval_a_refusal(tmp_path: Path) -> None:
+    sandbox = waiting_sandbox(tmp_path)
+    digest = sandbox.plan()["hold_digest"]
+    for command in ("approve", "refuse"):
+        assert sandbox.run(command, digest).code == 0
+    assert sandbox.run("apply").code == 1
+    assert "volumeset/shop/data" in sandbox.recorded()
+    assert sandbox.run("approve", digest).code == 0
+    assert sandbox.run("apply").code == 0
+    assert "volumeset/shop/data" not in sandbox.recorded()
+
+
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_commands_print_the_approval_that_waits(tmp_path: Path, command: str) -> None:
     sandbox = waiting_sandbox(tmp_path)

@@ -19,7 +19,7 @@ FORMS = "is not a duration such as 500ms, 20s or 1h30m, or a number of seconds"
 TIMED = (
     ("apply", "--timeout"),
     ("top", "--interval"),
-    *((name, "--interval") for name in ("status", "get", "history", "snapshots")),
+    *((name, "--interval") for name in ("status", "get", "history", "versions", "blame", "snapshots")),
     ("describe", "--interval", "web"),
     ("status", "--timeout"),
     ("up", "--timeout"),

@@ -27,6 +27,7 @@ FIELDS = [
     "revision",
     "digest",
     "hold_digest",
+    "refusal",
     "steps",
     "retained",
     "renames",

@@ -114,6 +114,38 @@ def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
     )
 
 
+def test_a_session_about_who_wrote_what_and_a_refusal(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    files = {"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]}
+    sandbox.commit(files, message="Drop the data")
+    digest = sandbox.plan()["hold_digest"]
+    waiting = session(
+        sandbox,
+        ["versions", "workload/shop/db"],
+        ["blame", "workload/shop/db"],
+        ["refuse", "deadbeef"],
+        ["refuse", digest, "--reason", "the data is\nstill needed"],
+        ["plan"],
+        ["apply"],
+        ["versions", "workload/shop/db"],
+        ["blame", "workload/shop/db"],
+        ["blame", "workload/shop/db", "--commits", "1"],
+        ["versions", "volumeset/shop/data"],
+        ["versions", "volumeset/shop/nothing"],
+        ["diff", "main~1", "main", "--key", "workload/shop/db"],
+        ["diff", "main~1", "--key", "workload/shop/db"],
+        ["diff", "main~1", "main", "--key", "db"],
+        ["get", "volumeset"],
+        ["status"],
+        ["doctor"],
+        ["approve", digest],
+        ["apply"],
+        ["events", "source/main"],
+    )
+    golden("refusal.txt", waiting)
+
+
 def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -> None:
     sandbox = CommandSandbox(tmp_path)
     unknown = session(sandbox, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])

@@ -34,6 +34,27 @@ name: data
 gvc: shop
 spec: {fileSystemType: ext4, initialCapacity: 10, performanceClass: general-purpose-ssd}
 """
+FAILING = """import sys
+print("INFO loads the report", flush=True)
+print("level=warning msg='the report is old'", flush=True)
+def read_report():
+    raise ValueError("<script>alert(1)</script> is no report")
+read_report()
+"""
+HOSTILE = "Make the greeting <script>alert(1)</script> \u202egnp.exe\u202c shorter"
+"""The message of a commit, which is hostile to a page."""
+
+
+def make_job() -> str:
+    """A cron workload whose program prints lines of each level, and fails with a stack trace."""
+    plain: dict[str, Any] = {"type": "cron", "ports": None, "readinessProbe": None, "defaultOptions": {}}
+    return served("report", args=["-c", FAILING], job={"schedule": "30 4 * * 1"}, **plain)
+
+
+def make_store() -> str:
+    """A stateful workload with a volume."""
+    volumes = [{"uri": "platform://volumeset/media", "path": "/media"}]
+    return served("store", replicas=1, type="stateful", volumes=volumes)
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +90,20 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
         "shop/broken.yaml": served("broken", replicas=1, env={"BROKEN": "yes"}),
         "shop/crash.yaml": served("crash", replicas=1, command="sh", args=["-c", "echo no such database; exit 3"]),
         "shop/data.yaml": DATA,
+        "shop/media.yaml": DATA.replace("name: data", "name: media"),
+        "shop/store.yaml": make_store(),
+        "shop/report.yaml": make_job(),
     }
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
     with host_sandbox(tmp_path_factory.mktemp("page"), files, api=api) as sandbox, sandbox.daemon() as daemon:
         eventually(sandbox.healthy, "web is healthy")
+        sandbox.repo.commit({"shop/web.yaml": served("web", env={"GREETING": "hi"})}, HOSTILE)
+        volume = ("command", "volumeset/shop/media", "createVolumeSnapshot", "location=here", "volumeIndex=0")
+        eventually(lambda: sandbox.run(*volume, "snapshotName=before-the-sale").returncode == 0, "it is asked for")
+        run = sandbox.run("command", "workload/shop/report", "runCronWorkload", "location=here")
+        assert run.returncode == 0, run.stderr
+        eventually(lambda: "before-the-sale" in sandbox.run("snapshots").stdout, "the snapshot is there")
+        eventually(lambda: "Failure" in sandbox.run("describe", "workload/shop/report").stdout, "the report failed")
         sandbox.repo.commit({"shop/data.yaml": None}, "Delete the data of the shop")
         eventually(lambda: "reconciler approve" in sandbox.run("status").stdout, "the deletion waits")
         yield RunningSandbox(sandbox, daemon.process.pid)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.test_process import workers as find_workers
-from tests.page.site import AXE, NARROW, WIDE, Site, find_violations, take_picture
+from tests.page.site import AXE, NARROW, PICTURES, WIDE, Site, find_violations, take_picture
 from tests.support.sandbox import eventually
 
 pytestmark = pytest.mark.browser
@@ -28,7 +28,13 @@ VIEWS = {
     "runs": "/ui/runs",
     "run": "/ui/runs/1",
     "plan": "/ui/plan/source/main",
+    "older-plan": "/ui/plan/source/main?revision=HEAD~1",
+    "difference": "/ui/diff/source/main?from=HEAD~2&to=HEAD",
+    "difference-of-one": "/ui/diff/source/main?from=HEAD~2&to=HEAD&key=workload/shop/web",
+    "volumes": "/ui/resource/volumeset/shop/media",
+    "cron": "/ui/resource/workload/shop/report",
     "logs": "/ui/logs?query=workload/shop/web",
+    "trace": "/ui/logs?query=workload/shop/report",
     "missing": "/ui/resource/workload/shop/nix",
 }
 WEB = "/ui/resource/workload/shop/web"
@@ -74,15 +80,102 @@ def test_every_action_works_with_and_without_scripts(site: Site, with_scripts: b
         assert "broken" in page.get_by_role("heading", level=1).inner_text()
 
 
-def test_what_waits_is_read_and_approved(site: Site) -> None:
+def test_what_waits_is_read_refused_and_approved(site: Site) -> None:
     with site.visit() as page:
         page.goto("/")
         page.get_by_role("link", name="Read the plan").click()
         plan = page.get_by_role("main").inner_text()
         assert "delete volumeset/shop/data" in plan
+        page.get_by_label("Reason").fill("the data is still needed")
+        page.get_by_role("button", name="Refuse").click()
+        assert "refused" in page.locator(".notice").inner_text()
+        assert "the data is still needed" in page.get_by_role("main").inner_text()
+        assert page.get_by_role("button", name="Refuse").count() == 0
+        page.goto("/")
+        assert "the data is still needed" in page.get_by_role("main").inner_text()
+        page.goto("/ui/plan/source/main")
         page.get_by_role("button", name=re.compile("Approve")).click()
         assert "approved" in page.locator(".notice").inner_text()
         eventually(lambda: "volumeset/shop/data@here" not in site.sandbox.recorded(), "the volume set is deleted")
+
+
+def test_two_versions_are_chosen_and_compared(site: Site) -> None:
+    with site.visit(java_script_enabled=False) as page:
+        page.goto(WEB)
+        page.get_by_role("button", name="Compare").click()
+        row = page.get_by_role("row", name="GREETING")
+        assert "hello" in row.inner_text()
+        assert "hi" in row.inner_text()
+        page.get_by_label("Path").get_by_role("link", name="workload/shop/web").click()
+        page.get_by_role("link", name="plan a rollback").first.click()
+        page.get_by_text("back to this revision").click()
+        assert "newer commits are not, until you resume it" in page.get_by_role("main").inner_text()
+        page.get_by_label("Reason").last.fill("a broken greeting")
+        page.get_by_role("button", name="Roll back").click()
+        assert "main" in page.locator(".notice").inner_text()
+        assert site.sandbox.run("resume", "main").returncode == 0
+
+
+def test_a_volume_shows_what_each_action_will_do_and_does_it(site: Site) -> None:
+    with site.visit(java_script_enabled=False) as page:
+        page.goto("/ui/resource/volumeset/shop/media")
+        page.get_by_text("Restore…").click()
+        assert page.get_by_text("What was written to volume 0 since before-the-sale is lost.").is_visible()
+        page.get_by_text("Take a snapshot…").click()
+        page.get_by_label("Name", exact=True).fill("of-today")
+        page.get_by_role("button", name="Take it").click()
+        assert "createVolumeSnapshot" in page.locator(".notice").inner_text()
+        eventually(lambda: "of-today" in site.sandbox.run("snapshots").stdout, "the snapshot is taken")
+
+
+def test_a_stack_trace_is_folded_below_its_line(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/logs?query=workload/shop/report")
+        assert page.locator(".log .warning").count() == 1
+        trace = page.locator(".log details.error")
+        assert trace.get_by_text("is no report").is_hidden()
+        trace.locator("summary").click()
+        assert "<script>alert(1)</script> is no report" in trace.inner_text()
+        page.get_by_label("Level").select_option("info")
+        page.get_by_role("button", name="Show").click()
+        assert page.locator(".log > *").count() == 1
+
+
+def test_favourites_are_in_the_browser_alone(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/resources")
+        assert page.locator("#favourites").is_hidden()
+        page.goto(WEB)
+        page.get_by_role("button", name="Favourite").click()
+        assert page.get_by_role("button", name="Favourite").get_attribute("aria-pressed") == "true"
+        page.goto("/ui/resources")
+        page.locator("#favourites").get_by_role("link", name="workload/shop/web").click()
+        page.wait_for_url(f"**{WEB}")
+        page.get_by_role("button", name="Favourite").click()
+        page.goto("/ui/resources")
+        assert page.locator("#favourites").is_hidden()
+        hostile = ["<img src=x onerror=alert(1)>", "javascript:alert(1)"]
+        page.evaluate("keys => localStorage.setItem(`favourites ${who}`, JSON.stringify(keys))", hostile)
+        page.reload()
+        links = page.locator("#favourites a")
+        assert links.all_inner_texts() == hostile
+        assert all(links.nth(place).get_attribute("href").startswith("/ui/resource/") for place in range(2))
+    with site.visit(java_script_enabled=False) as page:
+        page.goto(WEB)
+        assert page.get_by_role("button", name="Favourite").count() == 0
+
+
+def test_a_printed_plan_has_every_change_and_no_controls(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/plan/source/main?revision=HEAD~2")
+        page.evaluate("for (const step of document.querySelectorAll('details.step')) step.open = false")
+        page.emulate_media(media="print")
+        take_picture(page, "printed-plan")
+        assert page.get_by_role("row", name="GREETING").is_visible()
+        assert page.locator("button:visible, input:visible, header:visible, .command:visible").count() == 0
+        pdf = page.pdf(format="A4")
+        assert pdf.startswith(b"%PDF")
+        (PICTURES / "printed-plan.pdf").write_bytes(pdf)
 
 
 def test_an_open_page_shows_what_was_recorded_and_keeps_what_somebody_writes(site: Site) -> None:

@@ -134,6 +134,7 @@ SHOWN_BY_TESTS = {
     "login:log_in": "test_login.py: the server checks the token, which is never the same",
     "login:log_out": "test_secrets.py: a session is needed",
     "operating:approve": "test_operating.py: the digest is in a note of another command",
+    "operating:refuse": "test_operating.py: the digest is in a note of another command",
     "operating:describe": "test_operating.py: its text has spans of time",
     "operating:hold": "test_operating.py: a container has to run",
     "operating:retry": "test_operating.py: a step has to fail",

@@ -136,6 +136,9 @@ def test_the_command_in_a_note_releases_what_waits(shop: PlatformHarness) -> Non
     _, verb, digest = shlex.split(match[1])
     plan = shop.run("plan", "--digest", digest)
     assert (plan.returncode, "- volumeset/shop/data" in plan.stdout) == (0, True), plan
+    refused = shop.run("refuse", digest, "--reason", "not now")
+    assert (refused.returncode, refused.stdout) == (0, f"refused {digest[:12]} as user/root\n"), refused
+    eventually(lambda: "not now" in shop.run("describe", "volumeset/shop/data").stdout, "the refusal is recorded")
     approved = shop.run(verb, digest)
     assert approved.returncode == 0, approved
     assert re.fullmatch(rf"approved {digest[:12]} as user/root, until \S+\n", approved.stdout)

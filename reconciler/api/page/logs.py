@@ -12,10 +12,14 @@ from reconciler.api.page.rendering import render_page
 from reconciler.api.problems import Problem
 from reconciler.api.routes.observing import collect_lines
 from reconciler.api.table import TEXT, make_page_operation
+from reconciler.model.key import Kind
 from reconciler.printable import escape_text
+from reconciler.render.log_lines import group_lines
 
 _LINES, _MOST_LINES, _MOST_DOWNLOADED = 200, 1_000, 10_000
-_PARAMETERS = ("query", "since", "until", "lines")
+_MOST_SUGGESTED = 200
+_PARAMETERS = ("query", "since", "until", "lines", "replica")
+_LEVEL = "level"
 
 
 async def show_logs(call: Call) -> Response:
@@ -31,19 +35,38 @@ async def show_logs(call: Call) -> Response:
                 raise
             problem = error
     asked = {name: value for name in _PARAMETERS if (value := call.query(name))}
+    level = call.query(_LEVEL)
+    entries = [entry for entry in group_lines(lines) if level in ("", entry.level)]
+    suggestions = await call.apart(lambda: _suggest_queries(call))
     download = f"/ui/logs/download?{urlencode(asked | {'lines': _MOST_DOWNLOADED})}"
     return render_page(
         call,
         "logs.html",
         problem.status if problem is not None else 200,
         query=query,
-        lines=lines,
+        entries=entries,
+        level=level,
+        replica=call.query("replica"),
+        suggestions=suggestions,
         problem=problem,
         since=call.query("since"),
         until=call.query("until"),
         limit=limit,
         download=download,
     )
+
+
+def _suggest_queries(call: Call) -> list[str]:
+    """Queries for the workloads and GVCs whose logs the caller may read, at most ``_MOST_SUGGESTED``."""
+    keys: list[str] = []
+    for record in call.reader.records.applied.items(Kind.WORKLOAD):
+        key = record.key
+        if len(keys) >= _MOST_SUGGESTED:
+            break
+        if str(key) not in keys and (call.caller.reader or call.may("readLogs", key)):
+            keys.append(str(key))
+    gvcs = sorted({key.split("/")[1] for key in keys})
+    return [*keys, *(f'{{gvc="{gvc}"}} |= ""' for gvc in gvcs)]
 
 
 async def download_logs(call: Call) -> Response:
@@ -55,7 +78,7 @@ async def download_logs(call: Call) -> Response:
 
 
 PAGES = (
-    make_page_operation("/ui/logs", show_logs, "Logs of workloads.", "readLogs", _PARAMETERS),
+    make_page_operation("/ui/logs", show_logs, "Logs of workloads.", "readLogs", (*_PARAMETERS, _LEVEL)),
     make_page_operation("/ui/logs/download", download_logs, "Logs as a file.", "readLogs", _PARAMETERS)._replace(
         media=TEXT
     ),

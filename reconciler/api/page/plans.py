@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -16,6 +17,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import find_source
 
 if TYPE_CHECKING:
+    from reconciler.planning.plan import Plan, Step
     from reconciler.render.plan.review import PlanReview
 
 
@@ -26,7 +28,7 @@ async def show_plan(call: Call) -> Response:
     revision = call.query("revision")
     review = await run_in_thread(call, lambda: plan_revision(call, source, revision, None))
     option = f" --revision {revision}" if revision else ""
-    return _render_plan(call, review, f"reconciler plan {source.name}{option}")
+    return _render_plan(call, review, f"reconciler plan {source.name}{option}", revision)
 
 
 async def show_plan_of_digest(call: Call) -> Response:
@@ -38,8 +40,9 @@ async def show_plan_of_digest(call: Call) -> Response:
     return _render_plan(call, review, f"reconciler plan {source}")
 
 
-def _render_plan(call: Call, review: PlanReview, command: str) -> Response:
-    from reconciler.render.plan.summary import changes_of, diff_lines, format_summary, group_steps, shown_pair
+def _render_plan(call: Call, review: PlanReview, command: str, revision: str = "") -> Response:
+    """The page of a plan; ``revision`` is that to which its source can be rolled back, "" for the newest one."""
+    from reconciler.render.plan.review import list_foreseen
 
     org = Key(Kind.ORG, "", call.org)
     plan = review.plan
@@ -48,14 +51,33 @@ def _render_plan(call: Call, review: PlanReview, command: str) -> Response:
         "plan.html",
         review=review,
         plan=plan,
-        groups=list(group_steps(plan)) if plan is not None else [],
-        summary=format_summary(plan) if plan is not None else "",
-        changes_of=changes_of,
-        shown_pair=shown_pair,
-        diff_lines=diff_lines,
+        notes=list(list_foreseen(review)),
         command=command,
         may_approve=call.may(APPROVE, org),
+        rolls_back_to=revision if call.may("edit", org) else "",
+        **show_steps(plan, plan.steps if plan is not None else ()),
     )
+
+
+def show_steps(plan: Plan | None, steps: Sequence[Step]) -> dict[str, Any]:
+    """What the template of steps needs to show ``steps`` of ``plan``."""
+    import msgspec
+
+    from reconciler.planning.blame import format_blame
+    from reconciler.planning.diff import highest_impact
+    from reconciler.render.plan.summary import changes_of, diff_lines, format_summary, group_steps, shown_pair
+    from reconciler.render.plan.text import NOTES
+
+    shown = None if plan is None else msgspec.structs.replace(plan, steps=tuple(steps))
+    return {
+        "groups": list(group_steps(shown)) if shown is not None else [],
+        "summary": format_summary(shown) if shown is not None else "",
+        "changes_of": changes_of,
+        "shown_pair": shown_pair,
+        "diff_lines": diff_lines,
+        "format_blame": format_blame,
+        "impact_of": lambda step: NOTES[highest_impact(step.changes)],
+    }
 
 
 PAGES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -93,7 +94,9 @@ def _load_environment() -> Environment:
     )
     environment.filters |= {
         "commit": _shorten_revision,
+        "day": _format_day,
         "duration": format_duration,
+        "iso": format_iso_time,
         "resource_path": make_resource_path,
         "when": pass_context(_format_when),
         "whole": _show_whole,
@@ -130,6 +133,11 @@ def _format_when(context: Context, at: float | str | None) -> Any:
     seconds = parse_time(at) if isinstance(at, str) else at
     age = format_short_duration(max(0.0, context["now"] - seconds))
     return Markup('<time datetime="{0}" title="{0}">{1} ago</time>').format(format_iso_time(seconds), age)
+
+
+def _format_day(at: float) -> str:
+    """``Mon 31 Jan 2028, 12:00``: a time in seconds since the epoch, in UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%a %d %b %Y, %H:%M}"
 
 
 def _shorten_revision(revision: str) -> str:

@@ -11,16 +11,19 @@ import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import Call
+from reconciler.api.page.history import ShownHistory, read_shown_history
 from reconciler.api.page.rendering import render_page
 from reconciler.api.page.sharing import share_view
 from reconciler.api.page.usage import draw_usage
 from reconciler.api.problems import Problem
 from reconciler.api.reading import body_of
 from reconciler.api.routes.container_exec import PERMISSION as CONNECT
+from reconciler.api.routes.overviews import run_in_thread
 from reconciler.api.table import ANY, make_page_operation
 from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
 from reconciler.engines.reading import ReplicaRow
 from reconciler.engines.run_command import RUN
+from reconciler.engines.volume_commands import CLONE, VOLUME_COMMANDS
 from reconciler.errors import EngineError, UsageError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.lists.selection import parse_selector
@@ -35,6 +38,8 @@ from reconciler.status.conditions import compute_conditions
 
 REVEAL = "reveal"
 """The permission to see the values of a secret."""
+_ON_VOLUMES = frozenset(VOLUME_COMMANDS) - {CLONE}
+"""Commands that each volume has a form of its own for."""
 _ROWS, _MOST_ROWS = 100, 500
 _UNWELL = "unwell"
 """The state of what is neither healthy nor only recorded."""
@@ -153,11 +158,16 @@ def _make_row(row: ListedResource) -> ResourceRow:
 async def show_resource(call: Call) -> Response:
     """All that is known about a resource, and what the caller may do with it."""
     from reconciler.documents.writer import render_document
+    from reconciler.render.plan.summary import one_line
     from reconciler.render.resources import details_document
+    from reconciler.render.versions import name_fields
 
     key = call.visible_key()
-    details = await call.apart(lambda: describe_resource(call.api.settings, call.reader.records, key))
+    details = await call.apart(
+        lambda: describe_resource(call.api.settings, call.reader.records, key, call.api.clock.now())
+    )
     document = details_document(*details)
+    shown, drift = await run_in_thread(call, lambda: _read_desired(call, key))
     replicas, fault = await read_replicas(call, key)
     usage = await draw_usage(call, key)
     body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
@@ -168,6 +178,13 @@ async def show_resource(call: Call) -> Response:
         document=document,
         ready=compute_conditions(details.facts)[0],
         facts=details.facts,
+        details=details,
+        shown=shown,
+        drift=drift,
+        name_fields=name_fields,
+        one_line=one_line,
+        sees_org=call.may("view", Key(Kind.ORG, "", call.org)),
+        on_volumes=_ON_VOLUMES,
         manifest=render_document(body),
         replicas=replicas,
         fault=fault,
@@ -180,6 +197,14 @@ async def show_resource(call: Call) -> Response:
         may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
         runs_now=RUN,
     )
+
+
+def _read_desired(call: Call, key: Key) -> tuple[ShownHistory, dict[str, Any]]:
+    """The versions of ``key`` in Git, and how it differs at its locations, as JSON values."""
+    from reconciler.render.drift import drift_document
+
+    drifts = call.reader.records.drifts
+    return read_shown_history(call, key), drift_document(drifts.last_checked_at(), drifts.of_key(key))
 
 
 async def read_replicas(call: Call, key: Key) -> tuple[list[ReplicaRow], str]:

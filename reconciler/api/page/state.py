@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from reconciler.api.page.sessions import PageLinks
 from reconciler.api.page.views import SharedViews
 from reconciler.api.rate_limits import Admission
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
+
+if TYPE_CHECKING:
+    from reconciler.planning.versions import ResourceHistory
 
 POLL_SECONDS = 0.03
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
@@ -34,6 +38,8 @@ class PageState:
         self.streams = Admission("follow the records by a page", MOST_PAGES, MOST_PAGES_OF_CALLER)
         self.recorded = RecordedFeed(read_version)
         self.views = SharedViews(clock.monotonic)
+        self.histories: dict[tuple[str, str], ResourceHistory] = {}
+        """The versions of resources that pages showed, by key and applied commit."""
 
 
 class RecordedFeed:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from reconciler.api.page import assets, events, evidence, home, login, logs, plans, resources, runs, secrets, terminal
+from reconciler.api.page import (
+    assets,
+    diffs,
+    events,
+    evidence,
+    home,
+    login,
+    logs,
+    plans,
+    resources,
+    runs,
+    secrets,
+    terminal,
+)
 
 PAGES = (
     *home.PAGES,
     *resources.PAGES,
     *runs.PAGES,
     *plans.PAGES,
+    *diffs.PAGES,
     *logs.PAGES,
     *evidence.PAGES,
     *secrets.PAGES,

@@ -16,7 +16,7 @@ from reconciler.api.table import TEXT, Handler, Operation
 from reconciler.daemon.wake import REFRESH, wake_daemon
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
-from reconciler.operations.approval import record_approval
+from reconciler.operations.approval import record_approval, record_refusal
 from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_operator_command
 from reconciler.queries.existence import find_source
 from reconciler.queries.history import list_runs
@@ -63,6 +63,23 @@ async def approve_plan(call: Call) -> Response:
     digest = read_as(await call.body(), Approval).digest
     message = await asyncio.to_thread(record_approval, call.api.settings, digest, call.caller.principal)
     wake_daemon(call.api.settings.state, None, "approval")
+    return call.respond({"message": message})
+
+
+class RefusalRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The digest of a plan, or of its steps that wait, and why they are refused."""
+
+    digest: str
+    reason: str = ""
+
+
+async def refuse_plan(call: Call) -> Response:
+    """Refuse the steps of a plan that wait."""
+    _require_of_org(call, APPROVE)
+    asked = read_as(await call.body(), RefusalRequest)
+    by, settings = call.caller.principal, call.api.settings
+    message = await asyncio.to_thread(record_refusal, settings, asked.digest, by, asked.reason)
+    wake_daemon(settings.state, None, "refusal")
     return call.respond({"message": message})
 
 
@@ -215,6 +232,9 @@ _OF_ITEMS = (
 
 OPERATIONS = (
     _make_request_operation("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(
+        permission=APPROVE
+    ),
+    _make_request_operation("/org/{org}/-refuse", refuse_plan, "Refuse a plan.", RefusalRequest)._replace(
         permission=APPROVE
     ),
     Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view", forms=(TEXT,)),

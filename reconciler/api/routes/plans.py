@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -13,10 +14,12 @@ from reconciler.api.routes.overviews import format_terminal_text, require_everyt
 from reconciler.api.table import MARKDOWN, OVERVIEW, TEXT, Operation
 from reconciler.errors import SourceError, SourceNotFound
 from reconciler.model.finding import Severity
+from reconciler.model.key import Key
 from reconciler.operations.approval import MIN_PREFIX
 from reconciler.queries.existence import find_source
 
 if TYPE_CHECKING:
+    from reconciler.queries.revisions import RevisionDiff
     from reconciler.render.plan.review import PlanReview
     from reconciler.settings import SourceSettings
 
@@ -37,6 +40,33 @@ async def read_plan_of_digest(call: Call) -> Response:
     require_everything(call)
     digest = call.request.path_params["digest"]
     return _plan_response(call, await run_in_thread(call, lambda: find_plan_of_digest(call, digest)))
+
+
+async def read_diff(call: Call) -> Response:
+    """The fields that differ between two revisions of a source, of all resources or of one."""
+    from reconciler.queries.revisions import list_unread, review_diff
+
+    require_everything(call)
+    source = find_source(call.api.settings, call.request.path_params["name"])
+    diff = await run_in_thread(call, lambda: compare_source(call, source))
+    return _plan_response(call, review_diff(diff), list_unread(diff))
+
+
+def compare_source(call: Call, source: SourceSettings) -> RevisionDiff:
+    """What differs in ``source`` between the revisions of the query. Raises Problem 400 and 404."""
+    from reconciler.queries.revisions import Comparison, compare_revisions
+
+    before, after, text = call.query("from"), call.query("to"), call.query("key")
+    if not (before and after):
+        raise Problem(400, "from and to are the two revisions to compare")
+    try:
+        asked = Comparison(before, after, Key.parse(text) if text else None)
+    except ValueError as error:
+        raise Problem(400, str(error)) from None
+    try:
+        return compare_revisions(call.api.settings, source, call.reader.records, asked)
+    except SourceNotFound as error:
+        raise Problem(404, str(error)) from None
 
 
 def find_plan_of_digest(call: Call, digest: str) -> PlanReview:
@@ -67,7 +97,7 @@ def plan_revision(call: Call, source: SourceSettings, revision: str, blame: bool
         raise Problem(404, str(error)) from None
 
 
-def _plan_response(call: Call, review: PlanReview) -> Response:
+def _plan_response(call: Call, review: PlanReview, notes: Sequence[str] = ()) -> Response:
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
 
     changes = len(review.plan.steps) if review.plan is not None else 0
@@ -76,7 +106,8 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
     headers = {CHANGES: str(changes), ERRORS: str(errors + refused)}
     match call.choose_media_type(JSON, TEXT, MARKDOWN):
         case media if media == TEXT:
-            return Response(format_terminal_text(plan_text(review)), headers=headers, media_type=TEXT)
+            text = "".join((plan_text(review), *(f"{note}\n" for note in notes)))
+            return Response(format_terminal_text(text), headers=headers, media_type=TEXT)
         case media if media == MARKDOWN:
             return Response(plan_markdown(review), headers=headers, media_type=MARKDOWN)
     return call.respond(plan_document(review), headers=headers)
@@ -90,6 +121,15 @@ OPERATIONS = (
         "Plan a revision of a source.",
         OVERVIEW,
         parameters=("revision", "blame"),
+        forms=(TEXT, MARKDOWN),
+    ),
+    Operation(
+        "GET",
+        "/org/{org}/source/{name}/-diff",
+        read_diff,
+        "Read what differs between two revisions of a source.",
+        OVERVIEW,
+        parameters=("from", "to", "key"),
         forms=(TEXT, MARKDOWN),
     ),
     Operation(

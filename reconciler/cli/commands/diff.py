@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,17 +25,19 @@ from reconciler.errors import UsageError
 from reconciler.terminal.folding import is_colour_terminal
 
 if TYPE_CHECKING:
+    from reconciler.render.plan.review import PlanReview
     from reconciler.settings import Settings, SourceSettings
 
 
 class CommitOptions(NamedTuple):
-    """Options that locate the commits; ``org`` and ``gvc`` are empty where the option is not set."""
+    """Options that locate the commits; options that are not set are empty."""
 
     repo: Path | None
     below: str
     name: str
     org: str
     gvc: str
+    key: str
 
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -43,13 +46,14 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
 @click.argument("rev1", default="HEAD", metavar="[REV1]")
 @click.argument("rev2", default="", metavar="[REV2]")
-@click.option("--repo", type=DIRECTORY, help="The repository; else that of the source, else the current one.")
+@click.option("--repo", type=DIRECTORY, help="The repository; else the source's, or this one.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
 @blame_option
 @output_option("markdown", has_alias=True)
 @org_option
 @click.option("--gvc", metavar="NAME", default="", help="The GVC where no directory has just one.")
+@click.option("--key", metavar="KEY", default="", help="Only workload/GVC/NAME, from REV1 to REV2.")
 @settings_option
 def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bool | None, **where: Any) -> int:
     """Show what would change from the commit REV1, as if it were applied, to REV2.
@@ -62,7 +66,9 @@ def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bo
 
     settings, source, is_here = _find_source(settings_file, CommitOptions(**where), rev2)
     head = _resolve_head(settings, source, (rev1, rev2), is_here)
-    if rev2:
+    if where["key"]:
+        review = _compare_key(settings, source, (rev1, rev2, head), where["key"])
+    elif rev2:
         review = plan_between(settings, source, rev1, rev2, blame, head)
     else:
         review = plan_work_tree(settings, source, rev1, blame, head)
@@ -73,6 +79,24 @@ def command(settings_file: Path, rev1: str, rev2: str, output: Output, blame: bo
         shown = plan_text(review, colour=is_colour_terminal(sys.stdout)) if is_text else plan_markdown(review)
         (echo_text if is_text else click.echo)(shown, nl=False)
     return int(review.plan is None)
+
+
+def _compare_key(settings: Settings, source: SourceSettings, revisions: Sequence[str], text: str) -> PlanReview:
+    """What differs of the resource ``text`` between two revisions; the third of ``revisions`` is HEAD."""
+    from reconciler.model.key import Key
+    from reconciler.queries.revisions import Comparison, compare_revisions, list_unread, review_diff
+
+    before, after, head = revisions
+    if not after:
+        raise UsageError("--key compares two commits: name REV1 and REV2")
+    try:
+        key = Key.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--key: {error}") from None
+    diff = compare_revisions(settings, source, records_or_none(settings), Comparison(before, after, key, head))
+    for line in list_unread(diff):
+        echo_text(line, err=True)
+    return review_diff(diff)
 
 
 class _ComparedSource(NamedTuple):

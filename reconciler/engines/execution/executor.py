@@ -56,7 +56,7 @@ class Executor:
         self._context.recorder.check_disk()
         jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
         course = PlanRun(self._context, jobs, {}, preempted)
-        course.hold(plan.hold_digest)
+        course.hold(plan.hold_digest, plan.refusal)
         return await course.run()
 
     async def replay(self, preempted: Callable[[], bool] = _return_false) -> list[Outcome]:

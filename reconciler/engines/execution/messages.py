@@ -52,11 +52,17 @@ def bug_outcome(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
     return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
 
-def hold_outcome(step: Step, digest: str, volumes: str = "") -> Outcome:
-    """The outcome of a step that is suspended or requires an approval; ``volumes`` are what it would delete."""
+def hold_outcome(step: Step, digest: str, volumes: str = "", refusal: str = "") -> Outcome:
+    """The outcome of a step that is suspended or requires an approval; ``volumes`` are what it would delete.
+
+    ``refusal`` says who refused it, "" if nobody did.
+    """
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; to continue: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
+    if refusal:
+        message = f"{refusal}; waits for another commit, or an approval: reconciler approve {shorten_id(digest)}"
+        return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REFUSED, message)
     until = f" (the budget allows more at {step.hold_until})" if step.hold_until else ""
     words = HOLD_WORDS[step.hold] + (f" ({volumes})" if volumes else "")
     message = f"waits for approval, since {words}{until}: reconciler approve {shorten_id(digest)}"

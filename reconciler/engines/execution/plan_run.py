@@ -51,12 +51,12 @@ class PlanRun:
         self._tasks: dict[asyncio.Task[Outcome], int] = {}
         self._busy: Counter[str] = Counter()
 
-    def hold(self, digest: str) -> None:
-        """Let the steps on hold wait; ``digest`` identifies the plan for an approval."""
+    def hold(self, digest: str, refusal: str = "") -> None:
+        """Let the steps on hold wait; ``digest`` identifies the plan for an approval, which a ``refusal`` denies."""
         for position in self._order.on_hold:
             step = self._jobs[position].step
             volumes = self._context.recorder.data_of(step) if step.hold is Hold.VOLUMES else ""
-            self._record_outcome(position, messages.hold_outcome(step, digest, volumes))
+            self._record_outcome(position, messages.hold_outcome(step, digest, volumes, refusal))
 
     async def run(self) -> list[Outcome]:
         """Returns one outcome for each job, in their order; what they observed is in the records.

@@ -29,6 +29,11 @@ def approve(session: Session, digest: str) -> None:
     _send_operator_request(session, f"/org/{session.org}/-approve", {"digest": digest})
 
 
+def refuse(session: Session, digest: str, reason: str | None) -> None:
+    """Refuse the steps of a plan that wait."""
+    _send_operator_request(session, f"/org/{session.org}/-refuse", {"digest": digest, "reason": reason or ""})
+
+
 def plan(session: Session, source: str | None, revision: str | None, digest: str | None, **how: Any) -> int:
     """Show what a run would change: of a source, of all, or the plan with a digest. Returns the exit code."""
     if digest and (source or revision):
@@ -145,6 +150,26 @@ def describe(session: Session, target: str) -> None:
     """Show all that is known about a resource or a source, as text."""
     text = session.client.text(f"/org/{session.org}/-describe", key=_get_target_key(session, target))
     session.output.text(with_local_commands(text.text))
+
+
+def show_blame(session: Session, target: str, commits: str | None) -> None:
+    """Show who wrote each field of a resource."""
+    _show_of_resource(session, "-blame", target, commits)
+
+
+def show_versions(session: Session, target: str, commits: str | None) -> None:
+    """List the versions of a resource."""
+    _show_of_resource(session, "-versions", target, commits)
+
+
+def _show_of_resource(session: Session, path: str, target: str, commits: str | None) -> None:
+    query = {"key": session.find(target, "workload").key}
+    if commits:
+        query["commits"] = str(whole_number(commits, "--commits"))
+    if session.output.is_text:
+        session.output.text(with_local_commands(session.client.text(f"/org/{session.org}/{path}", **query).text))
+    else:
+        session.output.value(session.client.request("GET", f"/org/{session.org}/{path}", query=query).body)
 
 
 def _get_target_key(session: Session, target: str) -> str:

@@ -6,6 +6,7 @@ from reconciler.platform_cli.table.row import Option, Row
 
 _REASON = Option("--reason", "The reason, which others will read.", "TEXT")
 _LAST = Option("--last", "How many.", "NUMBER", also=("--limit",))
+_COMMITS = Option("--commits", "How many commits of the source are searched.", "NUMBER")
 SCALE = (
     Option("--min", "The least replicas at each location.", "NUMBER"),
     Option("--max", "The most replicas at each location.", "NUMBER"),
@@ -18,6 +19,7 @@ OPERATOR_ROWS = (
         "operating:approve",
         "<digest>",
     ),
+    Row(("blame",), "Show who wrote each field of a resource.", "operating:show_blame", "<target>", (_COMMITS,)),
     Row(("describe",), "Describe a resource such as workload/shop/api, or a source.", "operating:describe", "<target>"),
     Row(
         ("drift",),
@@ -67,6 +69,13 @@ OPERATOR_ROWS = (
             Option("--format", "How to show it.", choices=("text", "markdown"), default="text"),
             Option("--detailed-exitcode", "Exit with 3 if there is something to do.", flag=True),
         ),
+    ),
+    Row(
+        ("refuse",),
+        "Refuse the steps of a plan that wait, by its digest or the first characters of it.",
+        "operating:refuse",
+        "<digest>",
+        (_REASON,),
     ),
     Row(
         ("restart",), "Replace all replicas of a workload.", "placing:force_redeployment", "<ref>", passed=("workload",)
@@ -120,5 +129,6 @@ OPERATOR_ROWS = (
         (_REASON, Option("--until", "A time such as 2027-01-31T12:00:00Z, or how long: 2h.", "WHEN")),
     ),
     Row(("sync",), "Make the daemon fetch and run a source now.", "operating:sync", "<source>"),
+    Row(("versions",), "List the versions of a resource in Git.", "operating:show_versions", "<target>", (_COMMITS,)),
     Row(("top",), "Show the replicas on the host of the daemon, and what they use.", "operating:show_top", lists=True),
 )

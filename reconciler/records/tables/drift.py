@@ -55,6 +55,15 @@ class Drifts:
             for key, location, owner, since, packed, in_conflict in rows
         ]
 
+    def of_key(self, key: AnyKey) -> list[DriftRow]:
+        """The differences of ``key``, in order of location."""
+        sql = """SELECT key, location, source, since, packed, in_conflict FROM drifts WHERE key = ? ORDER BY location"""
+        rows = self._db.all(sql, (str(key),))
+        return [
+            DriftRow(name, location, owner, since, packed, bool(in_conflict))
+            for name, location, owner, since, packed, in_conflict in rows
+        ]
+
     def count(self, source: str) -> int:
         """The number of differences of ``source``."""
         return int(self._db.value("SELECT count(*) FROM drifts WHERE source = ?", (source,)))

@@ -26,6 +26,7 @@ def build_plan_document(plan: Plan, blames: Blames | None = None) -> dict[str, A
         "revision": plan.revision,
         "digest": plan.digest,
         "hold_digest": plan.hold_digest,
+        "refusal": plan.refusal or None,
         "steps": [_build_step(step, causes.get(step.id), blames) for step in plan.steps],
         "retained": [{"key": str(resource.key), "reason": resource.reason} for resource in plan.retained],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],

@@ -41,6 +41,8 @@ def render_markdown(plan: Plan, blames: Blames | None = None, since: str = "") -
     renamed = ((code_span(str(rename.before)), code_span(str(rename.after))) for rename in plan.renames)
     lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
     lines += [f"\n- Retained: {code_span(str(resource.key))} ({resource.reason})" for resource in plan.retained]
+    if plan.refusal:
+        lines += ["", f"What waits was {code_span(plan.refusal)}."]
     if plan.hold_digest:
         lines += ["", f"Approve what waits: {code_span(f'reconciler approve {shorten_id(plan.hold_digest)}')}."]
     if plan.steps:

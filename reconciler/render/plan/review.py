@@ -84,7 +84,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
         shown += f"{shorten_revision(str(review.revision))} is refused: {severity_counts(review.findings)}\n"
     else:
         shown += render_plan_text(review.plan, colour=colour, blames=review.blames, since=review.since)
-        shown += "".join(f"{escape_text(line)}\n" for line in _render_foreseen_lines(review))
+        shown += "".join(f"{escape_text(line)}\n" for line in list_foreseen(review))
     if review.status is not None:
         shown += "".join(f"Source {review.status.name}: {line}\n" for line in hold_lines(review.status))
     return shown + explain_hint(review.findings)
@@ -93,7 +93,7 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
 def plan_markdown(review: PlanReview) -> str:
     """The comment on a pull request: the plan, the findings, its limitations, and holds of the source."""
     shown = _render_review_markdown(review)
-    shown += "".join(f"\n{code_span(line)}\n" for line in _render_foreseen_lines(review))
+    shown += "".join(f"\n{code_span(line)}\n" for line in list_foreseen(review))
     if (status := review.status) is not None:
         shown += "".join(f"\nSource {code_span(status.name)}: {code_span(line)}\n" for line in hold_lines(status))
     return shown
@@ -156,7 +156,7 @@ def _render_review_markdown(review: PlanReview) -> str:
     return f"{shown}\n{markdown_findings(review.findings, heading)}"
 
 
-def _render_foreseen_lines(review: PlanReview) -> Iterator[str]:
+def list_foreseen(review: PlanReview) -> Iterator[str]:
     """A line for each rollout by the settings, each stop and each limitation."""
     for rollout in review.rollouts[:MAX_LIMITATIONS]:
         yield f"Rolls out at {rollout.location}: {rollout.key}: {rollout.message}"

@@ -41,6 +41,8 @@ def render_plan_text(plan: Plan, *, colour: bool = False, blames: Blames | None 
         lines.append("")
     lines.extend(_render_notes(plan))
     lines.append(f"Plan: {format_summary(plan)}." + (f"  digest {shorten_id(plan.digest)}" if plan.steps else ""))
+    if plan.refusal:
+        lines.append(escape_text(f"What waits was {plan.refusal}"))
     if plan.hold_digest:
         lines.append(f"Approve what waits: reconciler approve {shorten_id(plan.hold_digest)}")
     return "\n".join(lines) + "\n"

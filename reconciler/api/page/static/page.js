@@ -44,11 +44,52 @@ function showAges() {
   }
 }
 
+// Favourites are in this browser alone, apart for each person who logs in here.
+const who = document.querySelector(".who span")?.textContent ?? "";
+
+function readFavourites() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(`favourites ${who}`) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((key) => typeof key === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+function showFavourites() {
+  const favourites = readFavourites();
+  for (const star of document.querySelectorAll("[data-favourite]")) {
+    star.hidden = false;
+    star.setAttribute("aria-pressed", favourites.includes(star.dataset.favourite));
+  }
+  const list = document.querySelector("#favourites ul");
+  if (!list) return;
+  list.replaceChildren(...favourites.map((key) => {
+    const link = document.createElement("a");
+    link.className = "key";
+    link.href = `/ui/resource/${key.split("/").map(encodeURIComponent).join("/")}`;
+    link.textContent = key;
+    const item = document.createElement("li");
+    item.append(link);
+    return item;
+  }));
+  list.parentElement.hidden = favourites.length === 0;
+}
+
+document.addEventListener("click", (event) => {
+  const key = event.target.dataset?.favourite;
+  if (key === undefined) return;
+  const favourites = readFavourites();
+  const kept = favourites.includes(key) ? favourites.filter((one) => one !== key) : [...favourites, key].sort();
+  try { localStorage.setItem(`favourites ${who}`, JSON.stringify(kept)); } catch { return; }
+  showFavourites();
+});
+
 // A page that changes under the hands of somebody who writes or chooses would lose what they do.
 function isInUse() {
   const main = document.getElementById("main");
   return document.hidden || document.querySelector("dialog[open]") !== null
-    || main.querySelector("details.actions-box[open]") !== null
+    || main.querySelector("details.actions-box[open], details.confirm[open]") !== null
     || (main.contains(document.activeElement) && isTyping(document.activeElement));
 }
 
@@ -96,10 +137,11 @@ document.addEventListener("htmx:finally:request", (event) => {
 });
 
 showCopies();
+showFavourites();
 setInterval(showAges, 10000);
 // Somebody may have begun while the answer was on its way. A search replaces its own rows, which is what it is for.
 document.addEventListener("htmx:before:swap", (event) => {
   if (event.target.id === "main" && isInUse()) event.preventDefault();
 });
-document.addEventListener("htmx:after:swap", () => { showCopies(); showAges(); });
+document.addEventListener("htmx:after:swap", () => { showCopies(); showAges(); showFavourites(); });
 if (document.querySelector("main[data-live]")) follow();

@@ -1,0 +1,70 @@
+"""What differs between two revisions of a source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from starlette.responses import Response
+
+from reconciler.api.call import Call
+from reconciler.api.page.plans import show_steps
+from reconciler.api.page.rendering import render_page
+from reconciler.api.problems import Problem
+from reconciler.api.routes.overviews import run_in_thread
+from reconciler.api.routes.plans import compare_source
+from reconciler.api.table import ANY, make_page_operation
+from reconciler.errors import RefusedError
+from reconciler.model.key import Key, Kind
+from reconciler.queries.existence import find_source
+
+_PARAMETERS = ("from", "to", "key")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}(~1)?")
+"""A commit or its parent: what names no branch, which only who may view the org knows of."""
+
+
+async def show_diff(call: Call) -> Response:
+    """The differences that the caller may view between two revisions, of all resources or of one."""
+    before, after, text = (call.query(name).strip() for name in _PARAMETERS)
+    org, key = Key(Kind.ORG, "", call.org), _parse_key(text)
+    sees_org = call.may("view", org)
+    if key is None or not sees_org:
+        call.require("view", org if key is None else key)
+    if not sees_org and not (_COMMIT.fullmatch(before) and _COMMIT.fullmatch(after)):
+        raise Problem(
+            403, f"{call.caller.principal} has no permission `view` on {org}, so name both commits by their id"
+        )
+    source = find_source(call.api.settings, call.request.path_params["name"])
+    command = f"reconciler diff {before} {after} --source {source.name}" + (f" --key {key}" if key is not None else "")
+    values: dict[str, Any] = {"name": source.name, "before": before, "after": after, "key": text, "sees_org": sees_org}
+    if not (before and after):
+        return render_page(call, "diff.html", **values, diff=None, command="")
+    try:
+        diff = await run_in_thread(call, lambda: compare_source(call, source))
+    except RefusedError as error:
+        raise Problem(409, str(error)) from None
+    seen = [step for step in diff.plan.steps if _may_view_step(call, step.key, step.body)]
+    return render_page(call, "diff.html", **values, diff=diff, command=command, **show_steps(diff.plan, seen))
+
+
+def _parse_key(text: str) -> Key | None:
+    try:
+        return Key.parse(text) if text else None
+    except ValueError as error:
+        raise Problem(400, str(error)) from None
+
+
+def _may_view_step(call: Call, key: Key, body: bytes) -> bool:
+    """Whether the caller may view a resource as it is, or as it was where it is gone."""
+    import msgspec
+
+    if call.reader.records.applied.exists(key):
+        return call.may("view", key)
+    return call.may("view", key, lambda: msgspec.json.decode(body))
+
+
+PAGES = (
+    make_page_operation(
+        "/ui/diff/source/{name}", show_diff, "What differs between two revisions of a source.", ANY, _PARAMETERS
+    ),
+)

@@ -1,0 +1,28 @@
+"""`reconciler refuse`: refuse the deletes of a plan, with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.output.printing import echo_text
+
+
+@click.command(epilog="Example: reconciler refuse 3f6c0b52d1e9 --reason 'the data is still needed'")
+@click.argument("digest")
+@click.option("--reason", metavar="TEXT", default="", help="The reason, which others will read.")
+@settings_option
+def command(settings_file: Path, digest: str, reason: str) -> None:
+    """Refuse the steps that wait in the plan with this DIGEST: nobody is asked for their approval any more.
+
+    They stay undone, and `reconciler status` says who refused them and why. The refusal is of exactly these steps: a
+    commit that changes them makes another plan, which waits anew. `reconciler approve` of the same digest ends it.
+    """
+    from reconciler.daemon.wake import wake_daemon
+    from reconciler.operations.approval import record_refusal
+
+    settings = load_settings_as_owner(settings_file)
+    echo_text(record_refusal(settings, digest, get_operator_name(), reason))
+    wake_daemon(settings.state, None, "refusal")

@@ -1,0 +1,152 @@
+"""The fields that differ between two revisions of a source, from the files that differ: nothing else is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from reconciler.errors import RefusedError, SourceError, SourceNotFound
+from reconciler.manifests.assembly import directory_of
+from reconciler.model.key import Key, Kind
+from reconciler.model.resource import Resource
+from reconciler.model.revision import FileChange, Revision
+from reconciler.planning.diff import diff_bodies, highest_impact
+from reconciler.planning.plan import Action, ChangeClass, Plan, Step
+from reconciler.planning.planner import digest_of
+from reconciler.printable import escape_text
+from reconciler.queries.committed import CommittedFiles, CommittedState
+from reconciler.records.store import Records
+from reconciler.render.plan.review import PlanReview
+from reconciler.settings import Settings, SourceSettings
+
+MOST_FILES = 5_000
+"""The most changed files that are compared."""
+
+
+class RevisionDiff(NamedTuple):
+    """What changed from one revision to another, as a plan of steps without a location.
+
+    Nobody can apply or approve it. ``unread`` are files with errors in either revision, which are left out.
+    """
+
+    before: Revision
+    after: Revision
+    plan: Plan
+    unread: Sequence[str]
+
+
+class Comparison(NamedTuple):
+    """Which revisions are compared, and the resource that is of interest (None: all).
+
+    ``HEAD`` in them is the commit ``head``, else the applied one.
+    """
+
+    before: str
+    after: str
+    key: Key | None = None
+    head: str = ""
+
+
+def compare_revisions(settings: Settings, source: SourceSettings, records: Records, asked: Comparison) -> RevisionDiff:
+    """The differences between the revisions that are ``asked`` about.
+
+    Raises SourceError, and RefusedError for too many files.
+    """
+    files = CommittedFiles(settings, source, records)
+    row = records.sources.get(source.name)
+    head = asked.head or (row.commit if row is not None else "")
+    old, new = (_resolve_revision(files, text, head) for text in (asked.before, asked.after))
+    changes = list(files.repository.changes(old.tree, new.tree))
+    if len(changes) > MOST_FILES:
+        raise RefusedError(
+            f"{len(changes)} files differ, and at most {MOST_FILES} are compared here; for all of them: "
+            f"reconciler diff {old.commit[:12]} {new.commit[:12]} --source {source.name}"
+        )
+    states = CommittedState(files, old), CommittedState(files, new)
+    changes += _list_moved(files, states, (old, new), changes)
+    unread: set[str] = set()
+    sides: tuple[dict[Key, Resource], dict[Key, Resource]] = ({}, {})
+    for change in changes:
+        for side, state, blob in zip(sides, states, (change.before, change.after), strict=True):
+            resources = state.list_resources(change.path, blob)
+            if resources is None:
+                unread.add(change.path)
+            side.update((resource.key, resource) for resource in resources or ())
+    steps = tuple(_list_steps(*sides, asked.key))
+    return RevisionDiff(old, new, Plan(source.name, str(new), steps, digest_of(steps)), sorted(unread))
+
+
+def review_diff(diff: RevisionDiff) -> PlanReview:
+    """``diff`` as plans are shown."""
+    resources = len(diff.plan.steps)
+    return PlanReview(diff.after, diff.plan, [], 0, resources, _read_nothing, since=str(diff.before))
+
+
+def list_unread(diff: RevisionDiff) -> list[str]:
+    """A line for each file that was left out."""
+    return [f"Not compared: {escape_text(path)} has errors in one of the two" for path in diff.unread]
+
+
+def _read_nothing(path: str) -> bytes:
+    raise SourceError(f"{path} is not read for a comparison")
+
+
+def _resolve_revision(files: CommittedFiles, expression: str, head: str) -> Revision:
+    # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
+    if expression.startswith(":") or "^{/" in expression:
+        raise SourceNotFound(f"{expression[:60]!r} is no commit, branch or tag")
+    return files.repository.resolve(expression, head)
+
+
+def _list_moved(
+    files: CommittedFiles,
+    states: tuple[CommittedState, CommittedState],
+    revisions: tuple[Revision, Revision],
+    changes: Sequence[FileChange],
+) -> list[FileChange]:
+    """Unchanged files below a folder that decides another GVC than before, so that their resources have other keys."""
+    compared = {change.path for change in changes}
+    moved = []
+    for folder in sorted(_list_gvc_folders(files, changes)):
+        marker = f"{folder}/." if folder else "."
+        if states[0].find_gvc(marker) == states[1].find_gvc(marker):
+            continue
+        for file in _list_files(files, revisions[1], folder):
+            if file.path not in compared:
+                compared.add(file.path)
+                moved.append(FileChange(file.path, file.after, file.after))
+    if len(moved) > MOST_FILES:
+        raise RefusedError(f"{len(moved)} files move to another GVC, and at most {MOST_FILES} are compared here")
+    return moved
+
+
+def _list_gvc_folders(files: CommittedFiles, changes: Iterable[FileChange]) -> set[str]:
+    """The folders of the changed files that declare a GVC on either side."""
+    return {
+        directory_of(change.path)
+        for change in changes
+        for blob in (change.before, change.after)
+        for manifest in (files.manifests(blob) or () if blob else ())
+        if manifest.kind is Kind.GVC
+    }
+
+
+def _list_files(files: CommittedFiles, revision: Revision, folder: str) -> Iterator[FileChange]:
+    """Every manifest file at or below ``folder``; ``before`` is empty."""
+    prefix = f"{folder}/" if folder else ""
+    return (change for change in files.repository.changes("", revision.tree) if change.path.startswith(prefix))
+
+
+def _list_steps(before: dict[Key, Resource], after: dict[Key, Resource], only: Key | None) -> Iterator[Step]:
+    """A step for each resource that differs, in order of the keys."""
+    keys = {only} if only is not None else before.keys() | after.keys()
+    for key in sorted(keys, key=str):
+        old, new = before.get(key), after.get(key)
+        if old is None and new is not None:
+            yield Step(Action.CREATE, key, "", "", 0, new.digest, new.body)
+        elif new is None and old is not None:
+            yield Step(Action.DELETE, key, "", "", 0, old.digest, old.body)
+        elif old is not None and new is not None and old.digest != new.digest:
+            changes = diff_bodies(key.kind, old.body, new.body, "")
+            action = Action.REPLACE if highest_impact(changes) is ChangeClass.REPLACE else Action.UPDATE
+            yield Step(action, key, "", "", 0, new.digest, new.body, old.digest, changes)
