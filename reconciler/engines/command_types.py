@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.run_command import RUN
-from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, parse_volume_command
+from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, VolumeCommand, parse_volume_command
 from reconciler.engines.volumes import make_rejection
 from reconciler.engines.workload_commands import (
     STOP,
     WORKLOAD_COMMANDS,
+    WorkloadCommand,
     check_workload_command,
     parse_workload_command,
 )
 from reconciler.manifests.secret_values import MASK
-from reconciler.model.key import Kind
+from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import read_specification
 from reconciler.model.record import Record
 
@@ -53,6 +54,17 @@ _PERMISSIONS: Mapping[str, str] = {VERIFY: "exec.createVolumeSnapshot", CLONE: "
 def permission_for(name: str) -> str:
     """The permission that the command ``name`` needs."""
     return _PERMISSIONS.get(name, f"exec.{name}")
+
+
+def parse_command(key: Key, name: str, spec: Mapping[str, Any], location: str) -> WorkloadCommand | VolumeCommand:
+    """Parse the command ``name`` on ``key`` for ``location``. Raises EngineError if that can never be performed."""
+    if key.kind not in COMMANDS:
+        raise make_rejection(f"a {key.kind} takes no commands")
+    parse = parse_workload_command if key.kind is Kind.WORKLOAD else parse_volume_command
+    ask = parse(name, spec)
+    if ask.location != location:
+        raise make_rejection(f"the command is for {ask.location or 'no location'}; this is {location}")
+    return ask
 
 
 def check_command(record: Record, name: str, spec: Mapping[str, Any]) -> None:

@@ -304,3 +304,16 @@ def test_the_first_screen_shows_what_is_behind_a_reason(site: Site) -> None:
         page.goto("/")
         page.locator(".card", has_text="crash").get_by_role("link", name="Replicas and last lines").click()
         assert "You may not read its log" in page.get_by_role("main").inner_text()
+
+
+def test_a_replica_is_stopped_and_replaced(site: Site) -> None:
+    with site.visit(java_script_enabled=False) as page:
+        page.goto(WEB)
+        names = set(site.sandbox.replicas("web"))
+        name = sorted(names)[0]
+        row = page.get_by_role("row", name=name)
+        row.get_by_text("Stop…").click()
+        row.get_by_role("button", name=f"Stop {name}").click()
+        assert "stopReplica" in page.locator(".notice").inner_text()
+        eventually(lambda: name not in site.sandbox.replicas("web"), "the replica has ended")
+        eventually(site.sandbox.healthy, "another one is ready")

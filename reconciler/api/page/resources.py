@@ -24,6 +24,7 @@ from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
 from reconciler.engines.reading import ReplicaRow
 from reconciler.engines.run_command import RUN
 from reconciler.engines.volume_commands import CLONE, VOLUME_COMMANDS
+from reconciler.engines.workload_commands import STOP
 from reconciler.errors import EngineError, UsageError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.lists.selection import parse_selector
@@ -38,8 +39,8 @@ from reconciler.status.conditions import compute_conditions
 
 REVEAL = "reveal"
 """The permission to see the values of a secret."""
-_ON_VOLUMES = frozenset(VOLUME_COMMANDS) - {CLONE}
-"""Commands that each volume has a form of its own for."""
+_ON_PARTS = (frozenset(VOLUME_COMMANDS) | {STOP}) - {CLONE}
+"""Commands that each volume, or each replica, has a form of its own for."""
 _ROWS, _MOST_ROWS = 100, 500
 _UNWELL = "unwell"
 """The state of what is neither healthy nor only recorded."""
@@ -183,20 +184,29 @@ async def show_resource(call: Call) -> Response:
         drift=drift,
         name_fields=name_fields,
         one_line=one_line,
-        sees_org=call.may("view", Key(Kind.ORG, "", call.org)),
-        on_volumes=_ON_VOLUMES,
+        on_parts=_ON_PARTS,
         manifest=render_document(body),
         replicas=replicas,
         fault=fault,
         usage=usage,
         columns=[series.title for series in SERIES],
         commands=_list_command_forms(call, key),
-        may_edit=call.may("edit", key),
-        may_reveal=key.kind is Kind.SECRET and call.may(REVEAL, key),
-        may_connect=key.kind is Kind.WORKLOAD and call.may(CONNECT, key),
-        may_read_logs=key.kind is Kind.WORKLOAD and call.may("readLogs", key),
         runs_now=RUN,
+        **_read_permissions(call, key),
     )
+
+
+def _read_permissions(call: Call, key: Key) -> dict[str, bool]:
+    """What the page of ``key`` offers to the caller."""
+    is_workload = key.kind is Kind.WORKLOAD
+    return {
+        "sees_org": call.may("view", Key(Kind.ORG, "", call.org)),
+        "may_edit": call.may("edit", key),
+        "may_reveal": key.kind is Kind.SECRET and call.may(REVEAL, key),
+        "may_connect": is_workload and call.may(CONNECT, key),
+        "may_stop": is_workload and call.may(permission_for(STOP), key),
+        "may_read_logs": is_workload and call.may("readLogs", key),
+    }
 
 
 def _read_desired(call: Call, key: Key) -> tuple[ShownHistory, dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from reconciler.engines.command_types import parse_command
 from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.decisions.availability import is_being_deleted
@@ -21,9 +22,7 @@ from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.target_metrics import TargetMetrics
-from reconciler.engines.volume_commands import parse_volume_command
-from reconciler.engines.volumes import make_rejection
-from reconciler.engines.workload_commands import StopWorkloadReplica, parse_workload_command
+from reconciler.engines.workload_commands import StopWorkloadReplica
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -152,14 +151,7 @@ class HostEngine:
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """Start an execution on demand, stop a replica or change a volume; returns it. Raises EngineError."""
-        if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
-            raise make_rejection(f"a {key.kind} takes no commands")
-        parse = parse_workload_command if key.kind is Kind.WORKLOAD else parse_volume_command
-        ask = parse(name, spec)
-        if ask.location != self._context.location:
-            raise make_rejection(
-                f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
-            )
+        ask = parse_command(key, name, spec, self._context.location)
         await self.open()
         if isinstance(ask, RunCronWorkload):
             return self._desired.run(key, ask, command_id)

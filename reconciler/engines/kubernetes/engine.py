@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from reconciler.bugs import contain_bugs, internal_error
+from reconciler.engines.command_types import parse_command
 from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending, explain_finalizers
@@ -41,9 +42,7 @@ from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volume_commands import parse_volume_command
-from reconciler.engines.volumes import make_rejection
-from reconciler.engines.workload_commands import StopWorkloadReplica, parse_workload_command
+from reconciler.engines.workload_commands import StopWorkloadReplica
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
@@ -399,13 +398,7 @@ class KubernetesEngine:
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """Start an execution on demand, stop a replica or change a volume; returns it. Raises EngineError."""
-        if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
-            raise make_rejection(f"a {key.kind} takes no commands")
-        parse = parse_workload_command if key.kind is Kind.WORKLOAD else parse_volume_command
-        ask = parse(name, spec)
-        if ask.location != self._context.location:
-            message = f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
-            raise make_rejection(message)
+        ask = parse_command(key, name, spec, self._context.location)
         await self.open()
         if isinstance(ask, RunCronWorkload):
             async with self._lock(key):
