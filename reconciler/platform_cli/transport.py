@@ -18,6 +18,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from reconciler.errors import UsageError
+from reconciler.terminal.interrupts import heed_interrupts
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 SILENT_SECONDS = 30
@@ -110,11 +111,12 @@ class Transport:
     def stream(self, target: str) -> Iterator[tuple[Response, Iterator[bytes]]]:
         """The answer to a GET request, and its lines as they come; those of a refusal are in its content instead."""
         try:
-            response, sent = self._begin("GET", target, {}, None, None)
-            if response.status >= http.client.BAD_REQUEST:
-                yield _read_whole_response(response, sent), iter(())
-            else:
-                yield _build_response(response, b"", sent), iter(response)
+            with heed_interrupts():
+                response, sent = self._begin("GET", target, {}, None, None)
+                if response.status >= http.client.BAD_REQUEST:
+                    yield _read_whole_response(response, sent), iter(())
+                else:
+                    yield _build_response(response, b"", sent), iter(response)
         finally:
             self.close()
 

@@ -245,7 +245,7 @@ def test_apply_shows_on_a_terminal_what_is_not_ready(harness: ExecHarness, tmp_p
         assert shown.written.count("\x1b[?25h") == 1, "the cursor is there again"
 
 
-def test_apply_says_without_a_terminal_why_it_waits(harness: ExecHarness, tmp_path: Path) -> None:
+def test_apply_prints_without_a_terminal_why_it_waits(harness: ExecHarness, tmp_path: Path) -> None:
     file = tmp_path / "stuck.yaml"
     file.write_text(served("stuck", replicas=1, command="no-such-program"))
     words = [*COMMAND, "apply", "-f", str(file), "--ready"]

@@ -75,6 +75,10 @@ class ServedImage:
         """How far the pull is. Layers that the store has already are never read, and count once others end."""
         return PullProgress(sum(self._read.values()), sum(self._sizes.values()))
 
+    def note_report(self, now: float) -> None:
+        """Remember that the progress was reported ``now``."""
+        self.reported = now
+
     def count_blob(self, path: str, size: int) -> None:
         """Count ``size`` more bytes of the blob at ``path``; a part that is read again counts once at most."""
         self._read[path] = min(self._read.get(path, 0) + size, self._sizes.get(path, _UNBOUNDED))
@@ -237,7 +241,7 @@ class PullProxy:
         self._report(served)
 
     def _report(self, served: ServedImage) -> None:
-        served.reported = asyncio.get_running_loop().time()
+        served.note_report(asyncio.get_running_loop().time())
         self._on_progress(served.reference)
 
 

@@ -42,12 +42,14 @@ class PortWatch(LocationPart):
 
     def error(self, key: Key) -> str:
         """What the first container of a workload is told that does not listen; "" if all do."""
-        faults = {place: fault for place, fault in sorted(self._faults.items()) if place.key == key}
+        faults = {
+            container_id: fault for container_id, fault in sorted(self._faults.items()) if container_id.key == key
+        }
         if not faults:
             return ""
         # Those of a rollout that has replaced the replica since are no longer of interest.
         serving = {replica.name for replica in self._replicas() if replica.key == key and replica.ending is None}
-        return next((fault for place, fault in faults.items() if place.replica in serving), "")
+        return next((fault for container_id, fault in faults.items() if container_id.replica in serving), "")
 
     async def _run(self) -> None:
         while True:
@@ -57,12 +59,12 @@ class PortWatch(LocationPart):
 
     async def _check(self) -> None:
         started = {target.place: container.started for target, container in self._list_targets()}
-        self._seen = {place: at for place, at in self._seen.items() if started.get(place) == at}
+        self._seen = {container_id: at for container_id, at in self._seen.items() if started.get(container_id) == at}
         due = [target for target, container in self._list_targets() if self._is_due(target, container)]
-        faults = {place: fault for place, fault in self._faults.items() if place in started}
-        faults |= await asyncio.to_thread(self._find_faults, due) if due else {}
+        # What did not listen is due each time, unless it has started again since.
+        faults = await asyncio.to_thread(self._find_faults, due) if due else {}
         self._seen |= {target.place: started[target.place] for target in due if not faults.get(target.place)}
-        faults = {place: fault for place, fault in faults.items() if fault}
+        faults = {container_id: fault for container_id, fault in faults.items() if fault}
         if faults != self._faults:
             self._faults = faults
             self._signals.serving_changed()
@@ -74,11 +76,11 @@ class PortWatch(LocationPart):
     def _list_targets(self) -> Iterator[tuple[ProbeTarget, ReplicaContainer]]:
         for replica in self._replicas():
             for container in replica.containers if replica.ending is None else ():
-                wanted = container.wanted
-                probed = wanted.readiness is not None and not wanted.readiness.exec
-                if container.phase is Phase.RUNNING and wanted.ports and not probed:
-                    place = ContainerId(replica.key, replica.name, container.name)
-                    yield ProbeTarget(place, wanted, replica.ports), container
+                spec = container.wanted
+                probed = spec.readiness is not None and not spec.readiness.exec
+                if container.phase is Phase.RUNNING and spec.ports and not probed:
+                    container_id = ContainerId(replica.key, replica.name, container.name)
+                    yield ProbeTarget(container_id, spec, replica.ports), container
 
     def _find_faults(self, targets: Iterable[ProbeTarget]) -> Mapping[ContainerId, str]:
         return {target.place: describe_ports(self._runtime, target, target.container.ports[0]) for target in targets}

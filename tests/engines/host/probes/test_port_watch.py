@@ -25,10 +25,10 @@ WEB = Key.parse("workload/shop/web")
 
 
 class OwnProcess:
-    """A runtime whose containers are this process; ``looks`` counts how often it is looked for."""
+    """A runtime whose containers are this process; ``searches`` counts how often it is looked for."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.searches = 0
         self.pids = frozenset({os.getpid()})
 
     async def exec(self, container_id: ContainerId, argv: tuple[str, ...], timeout: float) -> ExecResult:
@@ -37,7 +37,7 @@ class OwnProcess:
 
     def find_processes(self, _container_id: ContainerId) -> frozenset[int]:
         """This process."""
-        self.looks += 1
+        self.searches += 1
         return self.pids
 
 
@@ -74,7 +74,7 @@ class WatchHarness:
             )
         ]
 
-    async def until_looked(self, seconds: float) -> None:
+    async def until_checked(self, seconds: float) -> None:
         """Let time pass, and let the threads end that look meanwhile."""
         for _ in range(int(seconds / CHECK_SECONDS)):
             await self.clock.advance(CHECK_SECONDS)
@@ -96,32 +96,32 @@ def played(story: Callable[[WatchHarness], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def test_a_program_that_listens_elsewhere_is_named_until_it_listens() -> None:
+def test_a_program_that_listens_on_another_port_is_named() -> None:
     async def story(harness: WatchHarness) -> None:
-        await harness.until_looked(GRACE_SECONDS - CHECK_SECONDS)
-        assert (harness.watch.error(WEB), harness.runtime.looks) == ("", 0), "it has time to listen"
-        await harness.until_looked(2 * CHECK_SECONDS)
+        await harness.until_checked(GRACE_SECONDS - CHECK_SECONDS)
+        assert (harness.watch.error(WEB), harness.runtime.searches) == ("", 0), "it has time to listen"
+        await harness.until_checked(2 * CHECK_SECONDS)
         assert harness.watch.error(WEB).startswith(f"nothing listens on {harness.port} (PORT); the program listens on ")
         assert harness.watch.error(Key.parse("workload/shop/other")) == ""
         assert harness.changes.count == 1
         with closing(socket.create_server(("127.0.0.1", harness.port))):
-            await harness.until_looked(CHECK_SECONDS)
+            await harness.until_checked(CHECK_SECONDS)
             assert (harness.watch.error(WEB), harness.changes.count) == ("", 2)
-            looks = harness.runtime.looks
-            await harness.until_looked(4 * CHECK_SECONDS)
-            assert harness.runtime.looks == looks, "one that listens is not looked at again"
+            searches = harness.runtime.searches
+            await harness.until_checked(4 * CHECK_SECONDS)
+            assert harness.runtime.searches == searches, "one that listens is not looked at again"
 
     played(story)
 
 
-def test_a_replica_that_is_replaced_is_forgotten_at_once_and_a_restart_is_looked_at_again() -> None:
+def test_a_replica_that_is_replaced_is_forgotten_at_once_and_a_restart_is_checked_again() -> None:
     async def story(harness: WatchHarness) -> None:
-        await harness.until_looked(GRACE_SECONDS + CHECK_SECONDS)
+        await harness.until_checked(GRACE_SECONDS + CHECK_SECONDS)
         assert harness.watch.error(WEB) != ""
         harness.replicas = [msgspec.structs.replace(harness.replicas[0], ending=1.0)]
         assert harness.watch.error(WEB) == ""
         harness.run()
-        await harness.until_looked(GRACE_SECONDS + CHECK_SECONDS)
+        await harness.until_checked(GRACE_SECONDS + CHECK_SECONDS)
         assert harness.watch.error(WEB) != ""
 
     played(story)
@@ -137,25 +137,25 @@ def test_a_replica_that_is_replaced_is_forgotten_at_once_and_a_restart_is_looked
 def test_what_has_no_port_or_a_probe_of_it_is_left_to_the_probe(more: dict[str, object]) -> None:
     async def story(harness: WatchHarness) -> None:
         harness.run(**more)
-        await harness.until_looked(GRACE_SECONDS + 2 * CHECK_SECONDS)
-        assert (harness.watch.error(WEB), harness.runtime.looks) == ("", 0)
+        await harness.until_checked(GRACE_SECONDS + 2 * CHECK_SECONDS)
+        assert (harness.watch.error(WEB), harness.runtime.searches) == ("", 0)
 
     played(story)
 
 
-def test_a_probe_by_a_command_says_nothing_of_the_port() -> None:
+def test_a_probe_by_a_command_leaves_the_port_to_the_watch() -> None:
     async def story(harness: WatchHarness) -> None:
         harness.run(readiness=Probe(exec=Command(("true",))))
-        await harness.until_looked(GRACE_SECONDS + CHECK_SECONDS)
+        await harness.until_checked(GRACE_SECONDS + CHECK_SECONDS)
         assert "nothing listens" in harness.watch.error(WEB)
 
     played(story)
 
 
-def test_a_container_that_cannot_be_looked_into_is_taken_for_well() -> None:
+def test_a_container_that_cannot_be_inspected_is_taken_for_well() -> None:
     async def story(harness: WatchHarness) -> None:
         harness.runtime.pids = frozenset()
-        await harness.until_looked(GRACE_SECONDS + 3 * CHECK_SECONDS)
-        assert (harness.watch.error(WEB), harness.runtime.looks) == ("", 1)
+        await harness.until_checked(GRACE_SECONDS + 3 * CHECK_SECONDS)
+        assert (harness.watch.error(WEB), harness.runtime.searches) == ("", 1)
 
     played(story)
