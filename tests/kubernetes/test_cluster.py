@@ -410,8 +410,8 @@ def test_a_node_answers_only_who_has_a_certificate_of_the_cluster(cluster: Clust
     assert node["addresses"][0]["address"] == kubelet.address
     url = f"https://{kubelet.address}:{node['daemonEndpoints']['kubeletEndpoint']['Port']}"
     trust = ssl.create_default_context(cafile=str(cluster.folder / "ca.crt"))
-    with httpx2.Client(verify=trust, trust_env=False) as nobody, pytest.raises(httpx2.TransportError):
-        nobody.get(f"{url}/stats/summary")
+    with httpx2.Client(verify=trust, trust_env=False) as stranger, pytest.raises(httpx2.TransportError):
+        stranger.get(f"{url}/stats/summary")
     trust.load_cert_chain(cluster.folder / "kubelet-client.crt", cluster.folder / "kubelet-client.key")
     with httpx2.Client(verify=trust, trust_env=False) as server:
         assert server.get(f"{url}/stats/summary").json()["node"] == {"nodeName": "node-a"}
