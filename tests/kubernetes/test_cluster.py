@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -401,3 +402,16 @@ def _works_in(process: Path, folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return (process / "cwd").readlink().is_relative_to(folder)
     return False
+
+
+def test_a_node_answers_only_who_has_a_certificate_of_the_cluster(cluster: Cluster, kubelet: Kubelet) -> None:
+    """Whoever it answers runs programs on this machine, and others may reach its address."""
+    node = cluster.api.get("/api/v1/nodes/node-a").json()["status"]
+    assert node["addresses"][0]["address"] == kubelet.address
+    url = f"https://{kubelet.address}:{node['daemonEndpoints']['kubeletEndpoint']['Port']}"
+    trust = ssl.create_default_context(cafile=str(cluster.folder / "ca.crt"))
+    with httpx2.Client(verify=trust, trust_env=False) as stranger, pytest.raises(httpx2.TransportError):
+        stranger.get(f"{url}/stats/summary")
+    trust.load_cert_chain(cluster.folder / "kubelet-client.crt", cluster.folder / "kubelet-client.key")
+    with httpx2.Client(verify=trust, trust_env=False) as server:
+        assert server.get(f"{url}/stats/summary").json()["node"] == {"nodeName": "node-a"}
