@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -326,6 +328,22 @@ def test_a_favourite_needs_a_script_and_is_no_dead_control_without(admin: Browse
     shown = admin.get(WEB_PAGE)
     assert re.search(r"<button[^>]* data-favourite=\"workload/shop/web\"[^>]* hidden>", shown)
     assert re.search(r'<section id="favourites"[^>]* hidden>', admin.get("/ui/resources"))
+
+
+def test_a_command_to_copy_has_each_value_as_one_word(page: ApiSandbox, admin: Browser) -> None:
+    page.repo.git("branch", "$(reboot)", "main")
+    for path in (
+        "/ui/logs?query=x'%3B%20reboot%3B%20'",
+        "/ui/resources?text=a%3B%20reboot&tag=x",
+        "/ui/plan/source/main?revision=%24(reboot)",
+        "/ui/diff/source/main?from=%24(reboot)&to=main",
+    ):
+        shown = admin.request("GET", path).text
+        commands = [html.unescape(text) for text in re.findall(r'data-copy="([^"]*)"', shown)]
+        assert commands, path
+        for command in commands:
+            lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+            assert not {";", "$", "(", "`"} & set(lexer), command
 
 
 def test_logs_suggest_only_what_the_caller_may_read(page: ApiSandbox, admin: Browser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import Any
 
 from starlette.responses import Response
@@ -35,7 +36,9 @@ async def show_diff(call: Call) -> Response:
             403, f"{call.caller.principal} has no permission `view` on {org}, so name both commits by their id"
         )
     source = find_source(call.api.settings, call.request.path_params["name"])
-    command = f"reconciler diff {before} {after} --source {source.name}" + (f" --key {key}" if key is not None else "")
+    command = f"reconciler diff {quote(before)} {quote(after)} --source {source.name}" + (
+        f" --key {key}" if key is not None else ""
+    )
     values: dict[str, Any] = {"name": source.name, "before": before, "after": after, "key": text, "sees_org": sees_org}
     if not (before and after):
         return render_page(call, "diff.html", **values, diff=None, command="")

@@ -22,7 +22,7 @@ class ShownHistory(NamedTuple):
 
 def read_shown_history(call: Call, key: Key) -> ShownHistory:
     """The versions of ``key``, as of the applied commit."""
-    from reconciler.queries.versions import read_versions
+    from reconciler.queries.versions import MOST_COMMITS, read_versions
 
     records, cached = call.reader.records, call.api.page.histories
     entry = records.desired.get(key)
@@ -36,6 +36,8 @@ def read_shown_history(call: Call, key: Key) -> ShownHistory:
         except ReconcilerError as error:
             return ShownHistory(None, str(error))
         while len(cached) >= MOST_CACHED:
-            cached.pop(next(iter(cached)), None)
-        cached[mark] = history
+            cached.pop(next(iter(cached), mark), None)
+        # What a busy moment cut short is searched again by the next request.
+        if history.is_whole or history.commits >= MOST_COMMITS:
+            cached[mark] = history
     return ShownHistory(history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -27,7 +28,7 @@ async def show_plan(call: Call) -> Response:
     source = find_source(call.api.settings, call.request.path_params["name"])
     revision = call.query("revision")
     review = await run_in_thread(call, lambda: plan_revision(call, source, revision, None))
-    option = f" --revision {revision}" if revision else ""
+    option = f" --revision {quote(revision)}" if revision else ""
     return _render_plan(call, review, f"reconciler plan {source.name}{option}", revision)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
+from shlex import quote as quote_word
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -97,6 +98,7 @@ def _load_environment() -> Environment:
         "day": _format_day,
         "duration": format_duration,
         "iso": format_iso_time,
+        "shell": quote_word,
         "resource_path": make_resource_path,
         "when": pass_context(_format_when),
         "whole": _show_whole,

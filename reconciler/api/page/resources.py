@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from shlex import quote
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -120,9 +121,9 @@ async def show_resources(call: Call) -> Response:
 def _make_command(query: Mapping[str, str]) -> str:
     """The command with the same answer."""
     words = ["reconciler get", query.get("kind", "")]
-    words += [f"--gvc {query['gvc']}"] if "gvc" in query else []
-    words += [f"-l '{query['tag']}'"] if "tag" in query else []
-    words += [f"| grep {query['text']}"] if "text" in query else []
+    words += [f"--gvc {quote(query['gvc'])}"] if "gvc" in query else []
+    words += [f"-l {quote(query['tag'])}"] if "tag" in query else []
+    words += [f"| grep {quote(query['text'])}"] if "text" in query else []
     return " ".join(filter(None, words))
 
 
