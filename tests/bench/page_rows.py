@@ -191,15 +191,16 @@ async def _measure_open_pages(workspace: Workspace, repository: Path, pid: int, 
     before = proportional_memory(pid)
     async with _opened(server) as pages:
         at_rest = (await asyncio.to_thread(share, pid, REST))[0]
-        shown = [await _measure_change(repository, pages, 7_000_000 + turn) for turn in range(workspace.often(5))]
+        cpu, turns = used(pid).cpu, range(workspace.often(5))
+        shown = [await _measure_change(repository, pages, 7_000_000 + turn) for turn in turns]
+        renewal = (used(pid).cpu - cpu) / len(turns) / PAGES
         began, pushing = used(pid).cpu, time.monotonic()
         together = await asyncio.to_thread(measure_pushes, repository, times, 0.2)
         busy = 100 * (used(pid).cpu - began) / (time.monotonic() - pushing)
         memory = proportional_memory(pid) - before
     last = max(max(each) for each in shown)
-    note = (
-        f"p50 {1000 * median(median(each) for each in shown):.0f} ms; from the commit on, with the run that applies it"
-    )
+    note = f"p50 {1000 * median(median(each) for each in shown):.0f} ms, with the run that applies it; "
+    note += f"{1000 * renewal:.1f} ms of CPU of the server for each"
     ratio = percentile(together, 0.99) / percentile(alone, 0.99)
     halves = f"p50 {median(together) / median(alone):.2f} times"
     return [

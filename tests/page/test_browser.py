@@ -240,6 +240,31 @@ def test_a_search_answers_as_somebody_types(site: Site) -> None:
         assert page.get_by_label("Text").input_value() == "brok"
 
 
+@pytest.mark.parametrize("with_scripts", [True, False], ids=["with-scripts", "without-scripts"])
+def test_usage_is_drawn_and_readable_as_text(site: Site, with_scripts: bool) -> None:
+    with site.visit(java_script_enabled=with_scripts) as page:
+
+        def is_drawn() -> bool:
+            page.goto(WEB)
+            return bool(page.get_by_role("img", name=re.compile("CPU in the last hour: now .*m, between")).count())
+
+        eventually(is_drawn, "CPU is drawn", 60)
+        assert page.get_by_role("img", name=re.compile("Replicas ready in the last hour: now 2")).count() == 1
+        page.get_by_text("By the hour").click()
+        assert page.get_by_role("columnheader", name="Memory").count() >= 1
+        assert not with_scripts or not AXE.exists() or find_violations(page) == []
+
+
+def test_a_run_shows_when_each_of_its_phases_was(site: Site) -> None:
+    with site.visit(java_script_enabled=False) as page:
+        page.goto("/ui/runs/1")
+        table = page.locator("table.timeline")
+        names = table.get_by_role("rowheader").all_inner_texts()
+        assert names[:2] == ["load", "plan"]
+        assert "create workload/shop/web@here" in names
+        assert table.locator("svg rect").count() == len(names)
+
+
 def test_the_way_back_after_a_logout_shows_nothing(site: Site) -> None:
     with site.visit("viewer") as page:
         page.goto("/")
