@@ -36,7 +36,12 @@ _TIMELINES = (
     "CREATE TRIGGER timelines_removed AFTER DELETE ON runs BEGIN DELETE FROM timelines WHERE run = old.id; END",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES)
+_REFUSALS = (
+    """CREATE TABLE refusals (digest TEXT PRIMARY KEY, "by" TEXT NOT NULL, at REAL NOT NULL, reason TEXT NOT NULL)
+        WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES, _REFUSALS)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

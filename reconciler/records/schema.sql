@@ -84,9 +84,6 @@ CREATE INDEX requests_open ON requests (id) WHERE done IS NULL;
 CREATE TABLE approvals (digest TEXT PRIMARY KEY, "by" TEXT NOT NULL, at REAL NOT NULL, expires REAL)
         WITHOUT ROWID;
 
-CREATE TABLE refusals (digest TEXT PRIMARY KEY, "by" TEXT NOT NULL, at REAL NOT NULL, reason TEXT NOT NULL)
-        WITHOUT ROWID;
-
 CREATE TABLE plans (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, hold_digest TEXT NOT NULL);
 
 CREATE TABLE conditions (scope TEXT, type TEXT, status INTEGER NOT NULL, reason TEXT NOT NULL,
