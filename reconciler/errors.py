@@ -7,7 +7,7 @@ ReconcilerError
 ├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
 │   ├── NotFoundError       no such source, resource, GVC or rule (exit 1)
 │   ├── RevisionRefused     the commit of a change would have errors (changes/write.py)
-│   ├── OverridesRefused    a run with overrides would break rules of manifests (engines/run_command.py)
+│   ├── OverridesRefused    a run with overrides would break rules of manifests (engines/workload_commands.py)
 │   └── EditConflictError   others changed the same field meanwhile (changes/edits.py)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written

@@ -17,7 +17,7 @@ UNCHANGED = {
     "reconciler/cli/commands/eject.py": "whether the directory of an argument is empty; it is never removed",
     "reconciler/cli/commands/init.py": "a directory that the command makes",
     "reconciler/cli/commands/up.py": "the directory of the person who calls it",
-    "reconciler/cli/local_settings.py": "the user's own directory of state; `up` and `down` are called by hand",
+    "reconciler/local_state.py": "the user's own directory of state; `up` and `down` are called by hand",
     "reconciler/cli/service/install.py": "units that a package or the administrator installed",
     "reconciler/cli/service/uninstall.py": "the daemon is stopped before",
     "reconciler/demo.py": "whether the directory of an argument is empty; it is never removed",

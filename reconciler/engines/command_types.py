@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.run_command import RUN
 from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, VolumeCommand, parse_volume_command
 from reconciler.engines.volumes import make_rejection
 from reconciler.engines.workload_commands import (
+    RUN,
     STOP,
     WORKLOAD_COMMANDS,
     WorkloadCommand,

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from reconciler.engines.reading import LocationReader
+from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
@@ -115,7 +116,7 @@ class UsageHistory:
 
     def _list_files(self) -> Iterator[Path]:
         with suppress(OSError):
-            yield from [path for gvc in self._root.iterdir() if gvc.is_dir() for path in gvc.iterdir()]
+            yield from [*list_paths(self._root, "*/*")]
 
     def _path(self, key: Key) -> Path:
         return self._root / key.gvc / key.name

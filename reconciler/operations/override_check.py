@@ -11,7 +11,7 @@ import msgspec
 from reconciler.changes.commits import make_manifest
 from reconciler.clock import Clock
 from reconciler.engines.command_spec import read_spec
-from reconciler.engines.run_command import RUN, OverridesRefused, RunCronWorkload, apply_overrides
+from reconciler.engines.workload_commands import RUN, OverridesRefused, RunCronWorkload, apply_overrides
 from reconciler.errors import RefusedError
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import decode_manifests

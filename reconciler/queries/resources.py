@@ -10,10 +10,11 @@ import msgspec
 
 from reconciler.errors import NotFoundError
 from reconciler.iteration import iterate_batches
+from reconciler.model.cron import Cron, CronError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import read_specification
 from reconciler.model.record import Record
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
-from reconciler.queries.schedule import read_schedule
 from reconciler.records.store import Records
 from reconciler.records.tables.applied import BATCH
 from reconciler.records.tables.commands import StoredCommand
@@ -27,6 +28,17 @@ _COMMANDS = 5
 """The most commands of a description."""
 _EVENTS = 10
 """The most events of a description."""
+_MOST_TIMES = 10
+"""The next times that are listed."""
+_MINUTE = 60
+
+
+class _Schedule(NamedTuple):
+    """The schedule of a cron workload, its next times (seconds since the epoch), and why there are none ("")."""
+
+    expression: str
+    times: Sequence[float]
+    obstacle: str = ""
 
 
 class ListedResource(NamedTuple):
@@ -103,9 +115,32 @@ def describe_resource(settings: Settings, records: Records, key: Key, now: float
         check_key(records, key)
         raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
     commands = records.commands.list(key, limit=_COMMANDS)
-    schedule = read_schedule(facts, now) if key.kind is Kind.WORKLOAD else None
+    schedule = _read_schedule(facts, now) if key.kind is Kind.WORKLOAD else None
     times, obstacle = (schedule.times, schedule.obstacle) if schedule is not None else ((), "")
     return ResourceDetails(facts, commands, records.events.list(key, limit=_EVENTS), times, obstacle)
+
+
+def _read_schedule(facts: ResourceFacts, now: float) -> _Schedule | None:
+    """The schedule of the workload with ``facts``, from ``now`` on; None if it is none of the type cron.
+
+    Schedules are in UTC. What an operator suspended goes on: only the workload itself ends its schedule.
+    """
+    body = max(facts.records, key=lambda record: record.applied_at, default=None)
+    spec = read_specification(body.body) if body is not None else None
+    if spec is None or spec.type != "cron" or spec.job is None:
+        return None
+    if spec.job.suspend or spec.default_options.suspend:
+        return _Schedule(spec.job.schedule, (), "its manifest suspends it")
+    try:
+        cron = Cron.parse(spec.job.schedule)
+    except CronError as error:
+        return _Schedule(spec.job.schedule, (), str(error))
+    times: list[float] = []
+    minute: int | None = int(now // _MINUTE)
+    while minute is not None and len(times) < _MOST_TIMES:
+        minute = cron.next_after(minute)
+        times += [] if minute is None else [float(minute * _MINUTE)]
+    return _Schedule(spec.job.schedule, times, "" if times else "no day matches it")
 
 
 def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.render.log_lines import find_level, group_lines
+from reconciler.logql.log_entries import find_level, group_lines
 
 PYTHON = """Traceback (most recent call last):
   File "a.py", line 1, in <module>

@@ -68,9 +68,9 @@ class Visitor(NamedTuple):
         """The WebSocket of the terminal."""
         sent = {"Cookie": f"{COOKIE}={self.session}", "Origin": ORIGIN, **headers}
         address = f"ws://localhost{path}?{urlencode({'tty': 'true', 'command': 'sh'})}"
-        given = {name: value for name, value in sent.items() if value}
+        sent_headers = {name: value for name, value in sent.items() if value}
         return unix_connect(
-            str(self.sandbox.state / SOCKET), address, subprotocols=[PROTOCOL], additional_headers=given
+            str(self.sandbox.state / SOCKET), address, subprotocols=[PROTOCOL], additional_headers=sent_headers
         )
 
 
@@ -126,7 +126,7 @@ async def test_the_api_takes_no_cookie_for_it(sandbox: HostSandbox) -> None:
     assert await read_status(visitor.open(path)) == 403
 
 
-async def test_who_may_not_connect_is_offered_and_given_none(sandbox: HostSandbox) -> None:
+async def test_without_the_permission_there_is_no_terminal(sandbox: HostSandbox) -> None:
     viewer = log_in(sandbox, "viewer")
     assert "Terminal" not in viewer.request("GET", "/ui/resource/workload/shop/web").text
     assert viewer.request("GET", EXEC).status_code == 403

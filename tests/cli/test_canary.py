@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_document, findings_text, markdown_findings
-from reconciler.render.github import workflow_commands
+from reconciler.render.forges import workflow_commands
 from reconciler.render.sarif import build_sarif_run
 from reconciler.review.folder import check_folder
 from tests.support.cases import cases

@@ -11,8 +11,7 @@ import jsonschema
 import pytest
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.render.github import workflow_commands
-from reconciler.render.gitlab import build_report
+from reconciler.render.forges import build_report, workflow_commands
 from reconciler.render.junit import build_junit_report
 from reconciler.render.sarif import build_sarif_run
 from reconciler.rulebook import load_rulebook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 import time
 from collections import Counter
@@ -41,7 +42,7 @@ class Ending:
     records: dict[str, tuple[object, ...]]
     resources: dict[str, tuple[str, int]]
     performed: set[str]
-    tree: str
+    status: str
 
 
 @dataclass
@@ -145,8 +146,14 @@ class CrashHarness:
     def _ending(self) -> Ending:
         lines = [json.dumps(line) for line in self._lines()]
         self.repeated = len(lines) - len(set(lines))
-        tree = self.sandbox.repo.git("rev-parse", f"{STATUS}^{{tree}}")
-        return Ending(self.records(), self.resources(), set(lines), tree)
+        return Ending(self.records(), self.resources(), set(lines), self._read_status())
+
+    def _read_status(self) -> str:
+        """The files of the status branch with their ids, and those that name the daemon without its name."""
+        git, naming = self.sandbox.repo.git, ("README.md", "reconciler.yaml")
+        listed = [line for line in git("ls-tree", "-r", STATUS).splitlines() if not line.endswith(naming)]
+        texts = [git("show", f"{STATUS}:{name}").replace(str(self.sandbox.state), "STATE") for name in naming]
+        return "\n".join([*listed, *(re.sub(r"\ndaemon:\n  id: .*", "", text) for text in texts)])
 
     def daemon(self, point: str = "") -> AbstractContextManager[DaemonProcess]:
         """A daemon with a ledger that dies at ``point``."""
@@ -165,7 +172,7 @@ def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
         assert {resource: found[:2] for resource, found in ending.records.items()} == ending.resources
         assert expected_ending.performed - ending.performed == set()
         assert ending.performed - expected_ending.performed == set()
-        assert ending.tree == expected_ending.tree
+        assert ending.status == expected_ending.status
 
 
 def random_kill(chance: random.Random, seconds: float) -> Kill:

@@ -100,7 +100,7 @@ def shown(findings: list[Finding], raw: bytes) -> str:
     """The findings in every form in which people and programs get them."""
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import findings_text, markdown_findings
-    from reconciler.render.github import workflow_commands
+    from reconciler.render.forges import workflow_commands
     from reconciler.render.sarif import build_sarif_run
 
     text = findings_text(findings, Excerpts(lambda _: raw))

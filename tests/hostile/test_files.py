@@ -17,8 +17,7 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_document, findings_text, markdown_findings
-from reconciler.render.github import workflow_commands
-from reconciler.render.gitlab import build_report
+from reconciler.render.forges import build_report, workflow_commands
 from reconciler.render.layout import as_json
 from reconciler.render.sarif import build_sarif_run
 from reconciler.review.folder import FolderCheck, check_folder

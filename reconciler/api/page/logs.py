@@ -12,9 +12,9 @@ from reconciler.api.page.rendering import render_page
 from reconciler.api.problems import Problem
 from reconciler.api.routes.observing import collect_lines
 from reconciler.api.table import TEXT, make_page_operation
+from reconciler.logql.log_entries import group_lines
 from reconciler.model.key import Kind
 from reconciler.printable import escape_text
-from reconciler.render.log_lines import group_lines
 
 _LINES, _MOST_LINES, _MOST_DOWNLOADED = 200, 1_000, 10_000
 _MOST_SUGGESTED = 200

@@ -23,9 +23,8 @@ from reconciler.api.routes.overviews import run_in_thread
 from reconciler.api.table import ANY, make_page_operation
 from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
 from reconciler.engines.reading import ReplicaRow
-from reconciler.engines.run_command import RUN
 from reconciler.engines.volume_commands import CLONE, VOLUME_COMMANDS
-from reconciler.engines.workload_commands import STOP
+from reconciler.engines.workload_commands import RUN, STOP
 from reconciler.errors import EngineError, UsageError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.lists.selection import parse_selector

@@ -17,8 +17,8 @@ from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import COMMANDS as WAKE
 from reconciler.daemon.wake import wake_daemon
 from reconciler.engines.command_types import COMMANDS, permission_for
-from reconciler.engines.run_command import OverridesRefused, refusal_text
 from reconciler.engines.volume_commands import CLONE, parse_source
+from reconciler.engines.workload_commands import OverridesRefused, refusal_text
 from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key

@@ -281,7 +281,7 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
     ]
     if form == "github":
         from reconciler.render.findings import severity_counts
-        from reconciler.render.github import workflow_commands
+        from reconciler.render.forges import workflow_commands
 
         click.echo(f"{workflow_commands(findings)}{severity_counts(findings)}")
         return
@@ -292,7 +292,7 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
 
         click.echo(build_junit_report(findings), nl=False)
     elif form == "gitlab":
-        from reconciler.render.gitlab import build_report
+        from reconciler.render.forges import build_report
 
         echo_json(build_report(findings))
     else:

@@ -20,9 +20,8 @@ from reconciler.engines.host.workloads.desired import DesiredWorkloads
 from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
-from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.target_metrics import TargetMetrics
-from reconciler.engines.workload_commands import StopWorkloadReplica
+from reconciler.engines.workload_commands import RunCronWorkload, StopWorkloadReplica
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step

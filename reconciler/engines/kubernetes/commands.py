@@ -25,12 +25,11 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.rendering.names import SHORT_LENGTH, workload_name
 from reconciler.engines.kubernetes.status.executions import INSTANTIATE, MANUAL
 from reconciler.engines.kubernetes.status.snapshots import COMMAND
-from reconciler.engines.run_command import RunCronWorkload, apply_overrides, check_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import make_rejection
 from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.engines.workload.status import ExecutionState
-from reconciler.engines.workload_commands import refuse_missing_replica
+from reconciler.engines.workload_commands import RunCronWorkload, apply_overrides, check_run, refuse_missing_replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import read_specification

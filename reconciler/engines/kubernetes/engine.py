@@ -40,9 +40,8 @@ from reconciler.engines.kubernetes.volumes.releases import ReleaseSnapshots
 from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
-from reconciler.engines.run_command import RunCronWorkload
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.workload_commands import StopWorkloadReplica
+from reconciler.engines.workload_commands import RunCronWorkload, StopWorkloadReplica
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification

@@ -12,13 +12,12 @@ from reconciler.engines.context import LocationRecords
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded.schedules import RecordedSchedules
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
-from reconciler.engines.run_command import RunCronWorkload, check_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import CloneVolumeSnapshot, apply_command, parse_volume_command
 from reconciler.engines.volumes import VolumeSetState, find_snapshot, make_rejection, read_volumes
 from reconciler.engines.workload.deployment import DeploymentTarget, add_run, build_deployment, read_deployment
 from reconciler.engines.workload.names import make_alias
-from reconciler.engines.workload_commands import parse_workload_command
+from reconciler.engines.workload_commands import RunCronWorkload, check_run, parse_workload_command
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity

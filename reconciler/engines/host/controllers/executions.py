@@ -20,10 +20,10 @@ from reconciler.engines.host.decisions.execution_results import execution_condit
 from reconciler.engines.host.decisions.executions import decide_executions
 from reconciler.engines.host.decisions.replica import ExecutionRun, Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
-from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.deployment import Execution
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.status import IMAGE_SECONDS, DeploymentCondition, ExecutionState
+from reconciler.engines.workload_commands import ContainerOverride
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

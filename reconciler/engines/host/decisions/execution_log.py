@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.status import ExecutionState
+from reconciler.engines.workload_commands import ContainerOverride
 from reconciler.reasons import Reason
 
 MOST_SPANS = 16

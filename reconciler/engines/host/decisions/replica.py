@@ -10,8 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
-from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.spec import ContainerSpec
+from reconciler.engines.workload_commands import ContainerOverride
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 

@@ -13,9 +13,9 @@ from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.protocol import Outcome, Result
-from reconciler.engines.run_command import RunCronWorkload, check_run
 from reconciler.engines.workload.status import ending_message
 from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
+from reconciler.engines.workload_commands import RunCronWorkload, check_run
 from reconciler.errors import EngineError, RecordsError
 from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key

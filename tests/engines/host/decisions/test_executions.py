@@ -11,9 +11,9 @@ from reconciler.engines.host.decisions.cron import add_due
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog
 from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
 from reconciler.engines.host.decisions.replica import Ended, ExecutionRun, Phase, Replica, ReplicaContainer
-from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.workload.status import ExecutionState
+from reconciler.engines.workload_commands import ContainerOverride
 from reconciler.model.kinds.workload import Job, Options
 from reconciler.times import parse_time
 from tests.engines.host.decisions.reading import KEY
