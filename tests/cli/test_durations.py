@@ -21,6 +21,7 @@ TIMED = (
     ("top", "--interval"),
     *((name, "--interval") for name in ("status", "get", "history", "versions", "blame", "snapshots")),
     ("describe", "--interval", "web"),
+    ("usage", "--interval", "web"),
     ("status", "--timeout"),
     ("up", "--timeout"),
     ("command", "--timeout", "workload/shop/api", "cron"),

@@ -23,6 +23,7 @@ DATA = "volumeset/shop/data@here"
 DATABASE = "workload/shop/db@here"
 
 KINDS = {
+    "daemon.json": "made anew: the daemon has its identity on status branches from its machine and directory",
     "clock.json": "made anew: nothing expires for an hour",
     "host/here/dataplane/ports.json": "made anew: the ports of services are the same again while they are free",
     "host/here/endpoints/shop/*.json": "made anew: the ready replicas of a workload",
@@ -36,6 +37,7 @@ KINDS = {
     "host/here/templates/shop/*/*.json": "an execution of an older version cannot start its containers again",
     "host/here/tokens/shop/*": "made anew: replicas of the workload are replaced",
     "host/here/usage/shop/*.json": "the recommendations for a workload begin anew",
+    "host/here/usage-history/shop/*": "made anew: what a workload used before is forgotten",
     "host/here/volume-trims.json": "made anew: unused blocks are given back a week later",
     "host/here/replaced-volumesets.json": "no volume set can be replaced",
     "host/here/volumes/shop/*/*.d/command.json": "VolumeDamaged",

@@ -34,6 +34,7 @@ MEANT = {
     r"deployments workload/(\S+) status\.versions\.0\.containers\.\w+\.image": "Podman runs the digest of the tag",
     r"deployments workload/(\S+) workload\.resolvedImages\..*": "processes use no images",
     r"deployments workload/(\S+) status\.conditions\.0\.\w+": "each runtime lacks something else, or nothing",
+    r"status reconciler.yaml daemon\.(id|state)": "each is a daemon of its own",
     r"status \S+/workload/\S+ conditions\.\d\.\w+": "the same sentences",
 }
 """The places where the two differ, and why."""

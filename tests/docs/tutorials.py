@@ -22,6 +22,7 @@ _VARIES = (
     (re.compile(r"(?:/var/lib/reconciler-up|\S+/\.local/state/reconciler)/"), "STATE/"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"reconciler\.localhost:\d+/ui/login/\S+"), "LOGIN"),
     (re.compile(r"\bpid \d+"), "PID"),
     (re.compile(r"\bssh-ed25519 \S+"), "RECIPIENT"),
     (re.compile(r"\bENC\[\S+\]"), "ENCRYPTED"),

@@ -44,7 +44,7 @@ POLL_SECONDS = 0.05
 @output_option()
 @settings_option
 def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], **options: Any) -> int:
-    """Perform a command on the workload or volume set KEY; without TYPE, list its commands.
+    """Perform a command on the workload or volume set KEY, or list its commands.
 
     Workloads take runCronWorkload and stopReplica; volume sets take expandVolume, deleteVolume, createVolumeSnapshot,
     deleteVolumeSnapshot, restoreVolume, verifyVolumeSnapshot, cloneVolumeSnapshot. `location` may be left out if there
