@@ -50,6 +50,10 @@ class Site:
         # A browser reports a page with a status such as 403 as an error, which it is meant to be.
         assert [fault for fault in faults if "Failed to load resource" not in fault] == []
 
+    def forget_login(self, caller: str) -> None:
+        """Let ``caller`` log in again at the next visit: their session has ended."""
+        del self._states[caller]
+
     def _log_in(self, caller: str) -> Any:
         if caller not in self._states:
             context = self._browser.new_context(base_url=self.base)

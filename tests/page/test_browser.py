@@ -272,6 +272,7 @@ def test_the_way_back_after_a_logout_shows_nothing(site: Site) -> None:
         page.wait_for_url("**/ui/login")
         page.go_back()
         assert page.get_by_role("heading", name="Log in").count() == 1
+    site.forget_login("viewer")
 
 
 def collect_requests(page: Any) -> list[str]:
