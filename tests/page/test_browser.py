@@ -326,6 +326,9 @@ def test_the_first_screen_shows_what_is_behind_a_reason(site: Site) -> None:
         site.sandbox.repo.commit({"team.yaml": "kind: group\nname: team\n"}, "Add a team")
         page.get_by_text("Add a team").first.wait_for()
         assert card.locator(".log").count() == 1
+        page.goto("/ui/resource/workload/shop/crash")
+        page.locator(".evidence .log").wait_for()
+        page.screenshot(path=PICTURES / f"crash-{WIDE}-light.png")
     with site.visit("viewer", java_script_enabled=False) as page:
         page.goto("/")
         page.locator(".card", has_text="crash").get_by_role("link", name="Replicas and last lines").click()
