@@ -33,7 +33,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
 
 
 def open_live(sandbox: CommandSandbox, command: str, width: int = 100) -> Terminal:
-    words = [sys.executable, "-m", "reconciler.cli", *command.split()]
+    # Tests may run under nohup, whose programs ignore SIGHUP, and so do those that they start.
+    words = ["env", "--default-signal=HUP", sys.executable, "-m", "reconciler.cli", *command.split()]
     environ = {"TERM": "xterm", "NO_COLOR": "1", "RECONCILER_SETTINGS": str(sandbox.settings)}
     return Terminal(words, environ, width, controlling=True)
 
