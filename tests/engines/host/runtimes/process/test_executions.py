@@ -52,7 +52,8 @@ async def outlive(root: Path) -> None:
         await until(lambda: not marked(root / "here"), "its end while no daemon runs")
         async with daemon(harness, root, runtime(root)) as engine:
             assert (await reached(engine, "Failure")).name == last
-            assert stored_output(root, last) == ["first", "last words"]
+            # What it wrote is collected beside that.
+            await until(lambda: stored_output(root, last) == ["first", "last words"], "all of its output")
     finally:
         go.touch()
         harness.records.close()
