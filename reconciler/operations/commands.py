@@ -15,7 +15,7 @@ from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
-from reconciler.model.revision import Revision
+from reconciler.model.revision import Revision, explain_expression
 from reconciler.operations.data_rollback import RollbackTarget, cancel_restores, find_restores, request_restores
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
@@ -92,7 +92,7 @@ class OperatorCommands:
         short = revision.commit[:12]
         restores = target.restores if with_data else []
         data = f" with {len(restores)} volume{'s' if len(restores) > 1 else ''}" if restores else ""
-        message = f"{self._by}: {expression} ({short}){data}"
+        message = f"{self._by}: {explain_expression(expression, revision.commit)}{data}"
         with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, message):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
             cancel_restores(self._records, source, self._by)

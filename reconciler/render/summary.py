@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model.revision import revision_text
+from reconciler.model.revision import revision_text, shorten_id
 from reconciler.reasons import ConditionType
 from reconciler.render.layout import align_columns, paint_text, strip_control
 from reconciler.render.sources import source_document, trouble_sentence
@@ -79,7 +79,7 @@ def _format_source(source: SourceSummary, daemon_runs: bool, colour: bool) -> st
 
 def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, str]]:
     status, newest, applied = source.status, source.newest, source.status.applied
-    follows = f" {newest.ref}" if newest is not None else ""
+    follows = f" {shorten_id(newest.ref) if newest.ref == newest.commit else newest.ref}" if newest is not None else ""
     yield "Follows", f"{source.url}{follows}"
     if source.unreadable:
         yield "Unreadable", source.unreadable

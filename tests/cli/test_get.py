@@ -33,7 +33,7 @@ def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
     lines = [line.split(maxsplit=5) for line in result.out.splitlines()]
     assert lines[:4] == [
         ["KEY", "HEALTH", "READY", "VERSION", "AGE", "MESSAGE"],
-        ["gvc/shop", "Unhealthy", "yes", "1", "0s"],
+        ["gvc/shop", "Unhealthy", "no", "1", "0s", "a resource in it is Unhealthy: reconciler get --gvc shop"],
         ["secret/db", "Healthy", "yes", "1", "0s"],
         ["workload/shop/api", "Healthy", "yes", "3", "0s"],
     ]

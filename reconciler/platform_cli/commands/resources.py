@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.documents.editing.patches import assign_fields, make_patch
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
@@ -226,9 +227,10 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
-    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError.
+    """Delete resources. One that fails does not hold back the others. Raises ApiError.
 
-    With ``force``, what waits for an approval is approved where this caller may.
+    Only a person at a terminal is told of success. With ``force``, what waits for an approval is approved where this
+    caller may.
     """
     if force:
         session.use_approval()
@@ -236,13 +238,22 @@ def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = Fals
     errors = []
     for text in ref:
         try:
-            session.change("DELETE", session.path(kind, text), **query)
+            delete_at(session, session.path(kind, text), **query)
         except ApiError as error:
             if error.status in UNUSABLE:
                 raise
             # The server names its parameter, which is an option here.
             errors.append(ApiError(str(error).replace("?force=true", "--force"), error.status))
     _raise_last(session, errors)
+
+
+def delete_at(session: Session, path: str, **query: str) -> None:
+    """Delete the resource at ``path``, and say so to a person; the word for what is reviewed first is said already."""
+    reviews = session.reviews
+    session.change("DELETE", path, **query)
+    if session.reviews == reviews:
+        kind, name = unquote(path).split("/")[-2:]
+        session.output.tell(f"{kind} {name} deleted")
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:
