@@ -60,9 +60,9 @@ They change these values alone: what others add meanwhile stays. `scale` sets th
 location, and `restart` is a forced redeployment. `secret set` creates a dictionary if the secret is new.
 
 `apply` prints its commit and the digest of its plan; a delete is silent to programs. Deletes beyond the budget, and
-those of volumes, wait: the command names them and what releases them. A document that fails names its file and line, each fault its own,
-and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and a read is repeated
-for 10; a change only with its `Idempotency-Key`.
+those of volumes, wait: the command names them and what releases them. A document that fails names its file and line,
+each fault its own, and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and
+a read is repeated for 10; a change only with its `Idempotency-Key`.
 
 Values of secrets come from files or standard input. `--entry` and `--token` also take them from the command line, where
 other users of the machine and the history of the shell have them. `--debug` hides them, and credentials. `HTTPS_PROXY`,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.engines.plugin import EnginePlugin, find_plugin, is_holding_engine, is_running_engine, name_engines
-from reconciler.errors import NotFoundError, RefusedError
+from reconciler.errors import NotFoundError, RefusedError, UsageError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
@@ -133,7 +133,9 @@ class OperatorCommands:
 
     def hold(self, key: Key, seconds: float, reason: str) -> str:
         """Make new requests to ``key`` wait for ``seconds``; replaces an earlier hold."""
-        if not 0 < seconds <= LONGEST_HOLD:
+        if seconds <= 0:
+            raise UsageError("requests are held for a time above 0, such as 60s")
+        if seconds > LONGEST_HOLD:
             raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
         [record, *_] = running_here(self._settings, self._records, key, "requests to hold", is_holding_engine)
         if not any(container.ports for container in read_specification(record.body).containers):
