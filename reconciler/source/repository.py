@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,20 @@ Answer = TypeVar("Answer")
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
+def _explain_unreadable(path: Path, fault: Exception) -> str:
+    """Why the repository at ``path`` cannot be opened: libgit2 calls what a user may not read missing."""
+    inner = path / ".git"
+    try:
+        with os.scandir(inner if inner.is_dir() else path):
+            return str(fault)
+    except FileNotFoundError:
+        return "there is no such directory"
+    except PermissionError:
+        return "its user may not read it; allow that, for example by a group"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 class Repository:
     """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once.
 
@@ -46,7 +61,8 @@ class Repository:
         try:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
-            raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+            why = _explain_unreadable(path, fault)
+            raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {why}") from None
         except SourceError as fault:
             raise SourceError(f"source {settings.name}: {fault}") from None
         self._odb = self._git.odb
