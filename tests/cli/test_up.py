@@ -181,8 +181,8 @@ def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> No
     repo.git("checkout", "--quiet", "--force", "-b", "side", "main")
     (sandbox.folder / "deploy" / "gvc.yaml").write_text(GVC)
     begun = sandbox.run("up", "deploy", "--detach")
-    note = "source main: 1 file differs from the commit and does not count: deploy/gvc.yaml; commit what is to run\n"
-    assert begun.stderr == note
+    note = "source main: 1 file differs from the commit and does not count: deploy/gvc.yaml; commit what is to run, or "
+    assert begun.stderr == f"{note}plan it: reconciler plan --working-tree\n"
     settings = sandbox.settings()
     for line in ("org: acme", "branch: side", "path: deploy", "aws-eu-1:"):
         assert line in settings
