@@ -36,7 +36,13 @@ Answer = TypeVar("Answer")
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
-def _explain_unreadable(path: Path, fault: Exception) -> str:
+def _make_missing_error(source: str, path: Path, fault: object = "there is no repository any more") -> SourceNotFound:
+    """The error of a repository that cannot be opened: each place says it in the same words."""
+    why = _explain_unreadable(path, fault)
+    return SourceNotFound(f"source {source}: no Git repository can be read at {path}: {why}")
+
+
+def _explain_unreadable(path: Path, fault: object) -> str:
     """Why the repository at ``path`` cannot be opened: libgit2 calls what a user may not read missing."""
     inner = path / ".git"
     try:
@@ -61,8 +67,7 @@ class Repository:
         try:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
-            why = _explain_unreadable(path, fault)
-            raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {why}") from None
+            raise _make_missing_error(settings.name, path, fault) from None
         except SourceError as fault:
             raise SourceError(f"source {settings.name}: {fault}") from None
         self._odb = self._git.odb
@@ -243,7 +248,7 @@ class Repository:
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
-            raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} no longer exists")
+            raise _make_missing_error(self.settings.name, self._path)
 
     def _read_tree(self, raw: bytes) -> bytes:
         """The bytes of a tree."""
