@@ -56,6 +56,26 @@ def test_commands_of_the_journey_name_what_the_example_has() -> None:
         assert named <= there, f"{page}: {sorted(named - there)}"
 
 
+def find_nginx(manifest: Any) -> list[dict[str, Any]]:
+    """The containers of ``manifest`` with ports that run nginx."""
+    if not isinstance(manifest, dict) or manifest.get("kind") != "workload":
+        return []
+    containers = manifest["spec"]["containers"]
+    return [each for each in containers if each["image"].startswith("nginx") and "ports" in each]
+
+
+def test_the_examples_of_pages_declare_the_port_on_which_nginx_listens() -> None:
+    """People copy the first example that they see, and any other port is never ready."""
+    seen = 0
+    for page in sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "rules.md"):
+        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for manifest in yaml.safe_load_all(block):
+                for container in find_nginx(manifest):
+                    seen += 1
+                    assert container["ports"][0]["number"] == 80, page.name
+    assert seen >= 2
+
+
 @pytest.mark.slow
 def test_the_quick_start_installs_as_printed(tmp_path: Path) -> None:
     (install,) = blocks(text("docs/quickstart.md"), "sh install")
