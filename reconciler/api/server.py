@@ -43,10 +43,13 @@ async def serve_api() -> None:
     """Read the settings from standard input, and serve until it ends."""
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the daemon, which then closes the input
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the daemon closes the input to end it
     messages = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
-    start = decode_start(await messages.readline())
+    settings = await messages.readline()
+    if not settings:  # the daemon ended just after it started this
+        return
+    start = decode_start(settings)
     logs.configure_logging(start.settings.log.format, start.settings.log.level)
     # It writes a line of plain text for each malformed request, as many as a client likes.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -21,10 +20,7 @@ from reconciler.platform_cli.output import Columns, make_advice_getter, make_fie
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
-from reconciler.terminal.editor import run_editor
-
-_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
-"""Codes of an editor that Ctrl-C has ended, and of a shell around it."""
+from reconciler.terminal.editor import INTERRUPTED, run_editor
 
 
 def columns_of(session: Session, kind: str) -> Columns:
@@ -183,7 +179,7 @@ def _open_editor(editor: str, path: str) -> None:
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise UsageError(f"the editor {editor!r} cannot be started: {reason}; set EDITOR") from None
-    if code in _INTERRUPTED:
+    if code in INTERRUPTED:
         raise KeyboardInterrupt
     if code:
         raise RefusedError(f"the editor {editor!r} ended with {code}, so nothing was changed")
