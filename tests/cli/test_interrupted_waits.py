@@ -157,6 +157,32 @@ def test_an_interrupt_at_a_question_of_up_leaves_nothing(project: UpSandbox, ans
     assert list(project.folder.iterdir()) == []
 
 
+STUBBORN = """\
+kind: gvc
+name: app
+spec: {staticPlacement: {locationLinks: [//location/local]}}
+---
+kind: workload
+name: slow
+spec:
+  type: standard
+  containers: [{name: main, image: none, command: sh, args: [-c, "trap '' TERM; while :; do sleep 0.2; done"]}]
+"""
+
+
+def test_an_interrupt_of_down_says_that_not_everything_has_ended(project: UpSandbox) -> None:
+    (project.folder / "app.yaml").write_text(STUBBORN)
+    assert project.run("up", "--yes", "--detach").returncode == 0
+    shown = open_up(project, "down")
+    try:
+        eventually(lambda: not [line for line in list_programs(project.state) if "reconciler.cli\x00run" in line])
+        check_interrupt(shown, lambda _: True, "not everything has ended; to go on: reconciler down")
+    finally:
+        shown.close()
+    assert project.run("down").returncode == 0
+    eventually(lambda: list_programs(project.state) == [], "the rest has ended, too")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["Following", "started", "api"])
 def test_an_interrupt_while_up_begins_ends_all_of_it(project: UpSandbox, text: str) -> None:
