@@ -162,7 +162,7 @@ class Output:
         """Print a remark that is no result, on stderr; its lines stay lines."""
         click.echo(printable_lines(with_local_commands(text)), err=True)
 
-    def tell(self, text: str) -> None:
+    def show_person(self, text: str) -> None:
         """Print a remark on stderr for a person at a terminal: a delete is silent to programs."""
         if self.is_text and sys.stderr.isatty():
             self.note(text)

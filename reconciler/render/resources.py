@@ -62,9 +62,9 @@ def resource_table(resources: Iterable[tuple[ResourceFacts, float]], now: float,
 def _make_row(facts: ResourceFacts, age: float, style: TextStyle) -> tuple[str, ...]:
     conditions = compute_conditions(facts)
     ready = next((condition for condition in conditions if condition.type == ConditionType.READY), None)
-    ailing = _find_ailing_member(facts)
-    message = strip_control("; ".join((*_list_messages(ready, conditions), *ailing)))
-    seen = count_ready(facts) or ("-" if ready is None else "yes" if ready.status and not ailing else "no")
+    member_problem = _find_member_problem(facts)
+    message = strip_control("; ".join((*_list_messages(ready, conditions), *member_problem)))
+    seen = count_ready(facts) or ("-" if ready is None else "yes" if ready.status and not member_problem else "no")
     row = (str(facts.key), str(facts.health), seen, str(_get_applied_version(facts)), format_short_duration(age))
     if not style.wide:
         cut = message if len(message) <= _SHOWN_MESSAGE else f"{message[: _SHOWN_MESSAGE - 1]}…"
@@ -75,7 +75,7 @@ def _make_row(facts: ResourceFacts, age: float, style: TextStyle) -> tuple[str, 
     return (*row, facts.source or "-", commit, places or "-", message)
 
 
-def _find_ailing_member(facts: ResourceFacts) -> tuple[str, ...]:
+def _find_member_problem(facts: ResourceFacts) -> tuple[str, ...]:
     """Why a GVC is not ready although it is applied, in a sentence: one of its resources is not well."""
     worst = find_worst_health(facts.members)
     if facts.key.kind is not Kind.GVC or not facts.members or worst.is_good:

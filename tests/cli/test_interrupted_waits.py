@@ -90,8 +90,8 @@ def check_interrupt(shown: Terminal, ready: Callable[[str], object], sentence: s
     assert shown.written.count("\x1b[?25l") == shown.written.count("\x1b[?25h"), "the cursor is back"
     assert read_modes(shown) == before
     # A table that is redrawn takes the keys itself, and stays; what is waited for is removed.
-    said = screen.rpartition("^C")[2].split() if "^C" in screen or sentence else []
-    assert said == [] if not sentence else sentence in " ".join(said), screen
+    words = screen.rpartition("^C")[2].split() if "^C" in screen or sentence else []
+    assert words == [] if not sentence else sentence in " ".join(words), screen
 
 
 @pytest.mark.parametrize("words", WAITS)
@@ -124,12 +124,12 @@ def test_an_interrupt_in_a_container_is_for_its_program(sandbox: HostSandbox) ->
 
 def list_programs(state: Path) -> list[str]:
     """The command lines of programs that have ``state`` in their environment."""
-    found = []
+    lines = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.fsencode(state) in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text(errors="replace"))
-    return [line for line in found if line]
+                lines.append((folder / "cmdline").read_text(errors="replace"))
+    return [line for line in lines if line]
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ spec:
 """
 
 
-def test_an_interrupt_of_down_says_that_not_everything_has_ended(project: UpSandbox) -> None:
+def test_an_interrupt_of_down_shows_that_not_everything_has_ended(project: UpSandbox) -> None:
     (project.folder / "app.yaml").write_text(STUBBORN)
     assert project.run("up", "--yes", "--detach").returncode == 0
     shown = open_up(project, "down")

@@ -184,16 +184,16 @@ def doomed(shop: PlatformHarness) -> PlatformHarness:
     return shop
 
 
-def test_a_person_is_told_of_each_delete_and_a_program_is_not(doomed: PlatformHarness) -> None:
+def test_a_person_sees_each_delete_and_a_program_does_not(doomed: PlatformHarness) -> None:
     key = doomed.environ.pop("KEY")
-    told = {
+    texts = {
         "group delete first nope": "group first deleted",
         "gvc delete-all-workloads gone": "workload web deleted",
         f"serviceaccount remove-key robot --key {key}": f"key {key} revoked",
         "serviceaccount delete robot": "serviceaccount robot deleted",
         "profile delete spare": "profile spare deleted",
     }
-    for words, text in told.items():
+    for words, text in texts.items():
         with on_terminal(doomed, words) as shown:
             assert text in shown.ended(), words
     done = doomed.run("group", "delete", "second")

@@ -73,7 +73,7 @@ def delete_all_workloads(session: Session, kind: str, ref: str) -> None:
     for name in names:
         delete_at(session, f"{path}/workload/{name}")
     if not names:
-        session.output.tell("the GVC has no workload")
+        session.output.show_person("the GVC has no workload")
 
 
 def add_binding(session: Session, kind: str, ref: str, permission: tuple[str, ...], **principals: Any) -> None:

@@ -63,7 +63,7 @@ def delete(session: Session, ref: tuple[str, ...]) -> None:
         delete_tokens(session, name)
     session.change_profiles(lambda profiles: reduce(Profiles.without, ref, profiles))
     for name in ref:
-        session.output.tell(f"profile {name} deleted")
+        session.output.show_person(f"profile {name} deleted")
 
 
 def token(session: Session, ref: str | None) -> None:

@@ -249,7 +249,7 @@ def delete_at(session: Session, path: str, **query: str) -> None:
     session.change("DELETE", path, **query)
     if session.reviews == reviews:
         kind, name = unquote(path).split("/")[-2:]
-        session.output.tell(f"{kind} {name} deleted")
+        session.output.show_person(f"{kind} {name} deleted")
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:
