@@ -25,7 +25,8 @@ ReconcilerError
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
 │   ├── ForeignMemberError  a container of others uses a replica's network (engines/host/runtimes/podman/sweep.py)
-│   └── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
+│   ├── MistypedSpec        the spec of a command has not the form of the command (engines/command_spec.py)
+│   ├── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
 │   ├── ClusterError        a cluster refuses a request, or does not answer (engines/kubernetes/client/errors.py)
 │   └── ImageError          an image cannot be provided (engines/workload/image_reference.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/response.py)

@@ -174,7 +174,7 @@ def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path / "none.yaml")
     assert f"cannot read the settings {tmp_path / 'none.yaml'}" in line
-    assert "--settings" in line
+    assert "--settings, or run a directory without any: reconciler up" in line
 
 
 def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(monkeypatch: pytest.MonkeyPatch) -> None:

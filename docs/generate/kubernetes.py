@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from docs.generate.hosted import collect_texts
-from docs.generate.tables import default, fields, meaning, table
+from docs.generate.tables import default, fields, table
 from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.kubernetes.access import Right, list_rights, render_access
 from reconciler.engines.kubernetes.engine import DISCOVERY_SECONDS
@@ -18,6 +18,7 @@ from reconciler.engines.kubernetes.mirror import LAST_RETRY, STALE_SECONDS
 from reconciler.engines.kubernetes.reading.trial import MOST_ASKED, PATIENCE
 from reconciler.engines.kubernetes.rendering.containers import DRAIN_SECONDS, TOTAL_SECONDS
 from reconciler.reasons import Reason, Use
+from reconciler.render.fields import describe_meaning
 from tests.kubernetes.scenarios.differences import list_met_differences
 from tests.project.tree import modules
 
@@ -97,7 +98,7 @@ def _list_settings() -> Iterator[tuple[str, str, str]]:
     location = load_schema("settings")["properties"]["locations"]["additionalProperties"]
     for field in fields(location["properties"]["cluster"]):
         if not field.path.endswith("[]"):
-            yield f"`{field.path}`", meaning(field.schema), default(field)
+            yield f"`{field.path}`", describe_meaning(field.schema), default(field)
 
 
 def _describe_reason(reason: Reason) -> tuple[str, str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from docs.generate.tables import Schema, default, fields, meaning, table, takes
+from docs.generate.tables import default, fields, table
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.key import GVC_SCOPED
+from reconciler.render.fields import Schema, describe_meaning, describe_values
 
 HEAD = f"""\
 # Manifests
@@ -229,7 +230,7 @@ def _kind(name: str) -> str:
     scope = "Belongs to a GVC." if name in GVC_SCOPED else "Belongs to the org."
     both = list(_together(schema))
     rows = (
-        (f"`{field.path}`", meaning(field.schema), takes(field.schema), default(field), field.change)
+        (f"`{field.path}`", describe_meaning(field.schema), describe_values(field.schema), default(field), field.change)
         for field in fields(schema)
     )
     text = f"## {name}\n\n{schema['description']} {scope}{''.join(both)}\n\n"
@@ -238,7 +239,7 @@ def _kind(name: str) -> str:
 
 
 def _together(schema: Schema) -> Iterator[str]:
-    choice = takes({**schema, "type": "object"}).partition("; ")[2]
+    choice = describe_values({**schema, "type": "object"}).partition("; ")[2]
     if choice:
         yield f" Takes {choice}."
 
@@ -253,7 +254,16 @@ def _by_type(schema: Schema) -> Iterator[str]:
             continue
         yield f"\n`data` of type `{word}`: {shape['description']}"
         rows = [
-            (f"`{field.path.removeprefix('.')}`", meaning(field.schema), takes(field.schema), default(field))
+            (
+                f"`{field.path.removeprefix('.')}`",
+                describe_meaning(field.schema),
+                describe_values(field.schema),
+                default(field),
+            )
             for field in fields(shape)
         ]
-        yield f"\n\n{table(('Field', 'What it is', 'Takes', 'Default'), rows)}" if rows else f" Takes {takes(shape)}.\n"
+        yield (
+            f"\n\n{table(('Field', 'What it is', 'Takes', 'Default'), rows)}"
+            if rows
+            else f" Takes {describe_values(shape)}.\n"
+        )

@@ -26,6 +26,11 @@ platform workload get
 platform apply -f manifests/ --ready
 ```
 
+A change by `platform` is a commit on the branch that its source follows. A branch that is checked out in a work tree
+takes none, since its files would not follow: let the source name a bare repository (`git clone --bare`), to which
+people push, or set [`api: {writes: branch}`](settings.md). Then each change is a branch of its own, which you merge; so
+it is with a directory that `reconciler up` runs.
+
 On the host of the daemon, `platform` finds its socket by itself: of the settings that `$RECONCILER_SETTINGS` names, of
 what `reconciler up` runs in the directory, or of the service. Root needs no login there, and the org is that of the
 daemon. Elsewhere, `login` opens a
@@ -54,10 +59,10 @@ platform logs web --follow
 They change these values alone: what others add meanwhile stays. `scale` sets the least and the most replicas at each
 location, and `restart` is a forced redeployment. `secret set` creates a dictionary if the secret is new.
 
-A change is a commit; `apply` prints it with the digest of its plan. Deletes beyond the budget, and those of volumes,
-wait: the command names them and what releases them. A document that fails names its file and line, each fault its own,
-and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and a read is repeated
-for 10; a change only with its `Idempotency-Key`.
+`apply` prints its commit and the digest of its plan; a delete is silent to programs. Deletes beyond the budget, and
+those of volumes, wait: the command names them and what releases them. A document that fails names its file and line,
+each fault its own, and the others are carried out. While the daemon restarts, a connection is tried for 3 seconds, and
+a read is repeated for 10; a change only with its `Idempotency-Key`.
 
 Values of secrets come from files or standard input. `--entry` and `--token` also take them from the command line, where
 other users of the machine and the history of the shell have them. `--debug` hides them, and credentials. `HTTPS_PROXY`,

@@ -14,6 +14,7 @@ MEANINGS = {
     "x-image": "An image: in a public registry, or a link to one of the org.",
     "x-integer-text": "A whole number or a text; digits in a text mean the number.",
     "x-link": "A link, with the allowed kinds of its target; `*` means any.",
+    "x-meant": "Fields or values of other tools, with what is written here in their place.",
     "x-named": "The field that identifies the entries of this list; a plan shows which entry changed.",
     "x-pattern-words": "The pattern in words, for messages.",
     "x-peers": "Kinds of targets for which the link acts as with `x-depends: false`.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from docs.generate.tables import default, fields, meaning, table, takes
+from docs.generate.tables import default, fields, table
 from reconciler.documents.schema.loader import load_schema
+from reconciler.render.fields import describe_meaning, describe_values
 
 HEAD = """\
 # Settings
@@ -25,7 +26,7 @@ A sample with comments is [systemd/settings.yaml](../systemd/settings.yaml).
 def page() -> str:
     """The text of the page."""
     rows = (
-        (f"`{field.path}`", meaning(field.schema), takes(field.schema), default(field))
+        (f"`{field.path}`", describe_meaning(field.schema), describe_values(field.schema), default(field))
         for field in fields(load_schema("settings"))
     )
     return HEAD + table(("Setting", "What it is", "Takes", "Default"), rows)

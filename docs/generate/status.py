@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.generate.log_lines import LINES
-from docs.generate.tables import default, fields, meaning, table, takes
+from docs.generate.tables import default, fields, table
 from reconciler.documents.schema.loader import load_schema
 from reconciler.reasons import ConditionType, Reason, Use
+from reconciler.render.fields import describe_meaning, describe_values
 
 HEAD = """\
 # Status
@@ -57,7 +58,9 @@ def _files() -> list[str]:
     parts = []
     for title, name in (("The file of a resource", "status"), ("The file of the source", "run-status")):
         schema = load_schema(name)
-        rows = ((f"`{f.path}`", meaning(f.schema), takes(f.schema), default(f)) for f in fields(schema))
+        rows = (
+            (f"`{f.path}`", describe_meaning(f.schema), describe_values(f.schema), default(f)) for f in fields(schema)
+        )
         parts.append(f"## {title}\n\n" + table(("Field", "What it is", "Takes", "Default"), rows))
     return parts
 

@@ -26,7 +26,7 @@ from reconciler.daemon.api_process import BACKLOG, decode_start
 from reconciler.daemon.measurements import Measurements, decode_beat
 from reconciler.errors import ReconcilerError, RecordsError
 from reconciler.logs import log
-from reconciler.settings import TlsSettings
+from reconciler.settings import Settings, TlsSettings
 
 ALIVE_SECONDS = 10.0
 """Seconds after the daemon's last beat from which it counts as hanging."""
@@ -43,13 +43,13 @@ async def serve_api() -> None:
     """Read the settings from standard input, and serve until it ends."""
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the daemon, which then closes the input
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the daemon closes the input to end it
     messages = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
-    start = decode_start(await messages.readline())
-    logs.configure_logging(start.settings.log.format, start.settings.log.level)
-    # It writes a line of plain text for each malformed request, as many as a client likes.
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    if not (settings := await messages.readline()):
+        return  # the daemon ended just after it started this
+    start = decode_start(settings)
+    _configure_logging(start.settings)
     beat, measured = loop.time(), Measurements()
     clock = SystemClock(start.settings.state)
     api = Api(start.settings, clock, lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
@@ -80,6 +80,12 @@ async def serve_api() -> None:
         api.changes.close()
         await _drain_requests(state)
         api.close()
+
+
+def _configure_logging(settings: Settings) -> None:
+    logs.configure_logging(settings.log.format, settings.log.level)
+    # It writes a line of plain text for each malformed request, as many as a client likes.
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
 
 
 def _make_config(api: Api) -> Config:

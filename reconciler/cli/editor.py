@@ -17,7 +17,7 @@ import click
 
 from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
-from reconciler.terminal.editor import run_editor
+from reconciler.terminal.editor import INTERRUPTED, run_editor
 
 EDITORS = ("VISUAL", "EDITOR")
 """Variables that name the editor; the first set one counts."""
@@ -115,6 +115,9 @@ def _edit_file(path: Path, variables: Sequence[str]) -> None:
         code = run_editor(words, path)
     except OSError as error:
         raise UsageError(f"the editor {words[0]} does not start: {error.strerror}; name another in $EDITOR") from None
+    if code in INTERRUPTED:
+        click.echo("\nnothing was changed", err=True)
+        raise KeyboardInterrupt
     if code:
         raise RefusedError(f"the editor ended with code {code}, so nothing was changed")
 

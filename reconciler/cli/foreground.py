@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,24 +31,34 @@ async def run_in_foreground(settings: Settings, show: Callable[[str], None], fil
     from reconciler.daemon.service import run_daemon
 
     serving = asyncio.create_task(run_daemon(settings, file=file))
-    await asyncio.sleep(0)  # the daemon has installed its signal handlers
-    # Closing the terminal ends everything; for the daemon, SIGHUP only means reload.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    others = [
-        asyncio.create_task(announce_addresses(settings, show)),
-        asyncio.create_task(announce_page(settings, show)),
-        asyncio.create_task(announce_progress(settings, show)),
-    ]
+    others: list[asyncio.Task[None]] = []
+    try:
+        await asyncio.sleep(0)  # the daemon has installed its signal handlers
+        # Closing the terminal ends everything; for the daemon, SIGHUP only means reload.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
+        others += _start_announcing(settings, show, file)
+        await asyncio.wait([serving])
+    finally:
+        # Ctrl-C before the daemon heeded signals cancels this, and what an earlier daemon left behind ends, too.
+        serving.cancel()
+        await asyncio.wait([serving])
+        for other in others:
+            other.cancel()
+        if serving.cancelled() or not isinstance(serving.exception(), LockedError):
+            await end_replicas(settings)
+    await serving
+
+
+def _start_announcing(
+    settings: Settings, show: Callable[[str], None], file: Path | None
+) -> Iterator[asyncio.Task[None]]:
+    yield asyncio.create_task(announce_addresses(settings, show))
+    yield asyncio.create_task(announce_page(settings, show))
+    yield asyncio.create_task(announce_progress(settings, show))
     if file is not None:
         from reconciler.cli.local.location_binding import bind_new_locations
 
-        others.append(asyncio.create_task(bind_new_locations(settings, file)))
-    await asyncio.wait([serving])
-    for other in others:
-        other.cancel()
-    if not isinstance(serving.exception(), LockedError):
-        await end_replicas(settings)
-    await serving
+        yield asyncio.create_task(bind_new_locations(settings, file))
 
 
 async def announce_addresses(settings: Settings, show: Callable[[str], None]) -> None:

@@ -70,6 +70,32 @@ FOREIGN_WORDS = {
 }
 """A word → a command, or what to do."""
 
+FOREIGN_KINDS = {
+    "all": "`reconciler get` lists all kinds",
+    "configmap": "a secret of the type opaque or dictionary is mounted as a file",
+    "cronjob": "a workload of the type cron; `reconciler get workload` lists them",
+    "deployment": "`reconciler get workload` lists them",
+    "event": "`reconciler events` lists them",
+    "namespace": "`reconciler get gvc` lists them",
+    "node": "`reconciler get location` lists the places where workloads run",
+    "pod": "`reconciler top` lists the replicas",
+    "pvc": "`reconciler get volumeset` lists them",
+    "replica": "`reconciler top` lists them",
+    "run": "`reconciler history` lists them",
+    "service": "`reconciler get workload` lists them",
+    "snapshot": "`reconciler snapshots` lists them",
+}
+"""A kind of another tool, or what has a command of its own → what to do; also as plural, and by a short name."""
+_SHORT_KINDS = {
+    "cj": "cronjob",
+    "cm": "configmap",
+    "deploy": "deployment",
+    "ns": "namespace",
+    "no": "node",
+    "po": "pod",
+}
+_SHORT_KINDS |= {"ev": "event", "svc": "service"}
+
 WORDS_BELOW = {
     ("secret", "decrypt"): "`reconciler secret edit FILE` shows the values in an editor; sops decrypts the file",
     ("secret", "get"): "`reconciler get secret` lists them; no command shows values that the records have",
@@ -145,3 +171,12 @@ def explain_unknown(word: str, commands: Iterable[str]) -> str:
     if meant in commands:
         return f"; here it is `reconciler {meant}`"
     return f"; {meant}" if meant else did_you_mean(word, commands, ALIKE)
+
+
+def explain_unknown_kind(word: str, kinds: Sequence[str]) -> str:
+    """``; …``: what to do, for a kind of another tool, else the nearest of ``kinds``, else all of them."""
+    from reconciler.queries.existence import did_you_mean
+
+    singular = _SHORT_KINDS.get(word, word.removesuffix("s"))
+    known = FOREIGN_KINDS.get(singular)
+    return f"; {known}" if known else did_you_mean(word, kinds) or f"; there are: {', '.join(kinds)}"

@@ -208,16 +208,20 @@ def build_settings(followed: Followed, locations: Iterable[str], org: str, page_
 
     source: dict[str, Any] = {"name": "main", "url": followed.url, "interval": "5s", "status": {"interval": "5s"}}
     source |= {"commit": followed.commit} if followed.commit else {"branch": followed.branch}
-    if parse_address(followed.url).path is None:
+    path = parse_address(followed.url).path
+    if path is None:
         source["status"] |= {"push": False}  # a trial writes nothing to a repository elsewhere
     if followed.path:
         source["path"] = followed.path
+    api = {"address": f"127.0.0.1:{page_port or choose_page_port()}"}
+    if path is not None and (path / ".git").exists():
+        api |= {"writes": "branch"}  # the files that are checked out would not follow a commit of the API
     return {
         "org": org,
         "state": ".",
         "sources": [source],
         "locations": {name: suggest_location() for name in locations},
         "host": {"terminationScale": 0.1},
-        "api": {"address": f"127.0.0.1:{page_port or choose_page_port()}"},
+        "api": api,
         "log": {"format": "console"},
     }

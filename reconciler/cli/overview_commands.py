@@ -396,9 +396,9 @@ def _list_output_options(overview: Overview) -> list[_Declaration]:
 
 def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | str | None:
     """Callback of an argument that is a kind; raises click's UsageError that names the nearest."""
+    from reconciler.cli.foreign_words import explain_unknown_kind
     from reconciler.model.key import KINDS
     from reconciler.model.target import find_kind
-    from reconciler.queries.existence import did_you_mean
 
     if text is None:
         return None
@@ -408,4 +408,4 @@ def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) 
     if kind := KINDS.get(name):
         return kind
     word = text.partition("/")[0]
-    raise click.UsageError(f"there is no kind {word!r}{did_you_mean(word, (*KINDS, SOURCES))}")
+    raise click.UsageError(f"there is no kind {word!r}{explain_unknown_kind(word, (*KINDS, SOURCES))}")

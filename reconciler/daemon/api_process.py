@@ -171,6 +171,7 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Cal
             cwd="/",
             stdin=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno() for listener in sockets],
+            process_group=0,  # Ctrl-C is for the daemon, also while this process only begins
         )
         try:
             await _send_heartbeats(running, start, beat)

@@ -133,7 +133,10 @@ class _Worker:
 
     def __init__(self, dialect: ManifestContext, answers: Answers) -> None:
         command = [sys.executable, "-I", "-m", "reconciler.decode.worker"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE)
+        # Its own group: at Ctrl-C this process ends it, and it prints nothing itself.
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE, process_group=0
+        )
         self.sent: list[list[FileChange]] = []
         self.frames: SimpleQueue[bytes] = SimpleQueue()
         self.frames.put(pack(dialect))

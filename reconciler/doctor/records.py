@@ -13,6 +13,7 @@ import msgspec
 from reconciler.checks import Check, make_ok_check, make_problem, make_warning
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
+from reconciler.model.revision import revision_text, shorten_revision
 from reconciler.planning.placement import locations_of
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
@@ -133,7 +134,7 @@ def _check_source(records: Records, name: str, now: float) -> Iterator[Check]:
     if row is not None and not troubles:
         last = records.runs.last(name)
         ended = f", its last run {_describe_run_time(last, now)}" if last else ""
-        yield make_ok_check(about, f"{row.ref} at {row.commit[:12]} is applied{ended}")
+        yield make_ok_check(about, f"{shorten_revision(revision_text(row.ref, row.commit))} is applied{ended}")
 
 
 def _describe_run_time(run: Run, now: float) -> str:

@@ -13,6 +13,7 @@ from reconciler.checks import WRITE, Check, UserIdentity, make_ok_check, make_pr
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.listing import list_paths
+from reconciler.model.revision import shorten_id, shorten_revision
 from reconciler.reasons import Reason
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
@@ -87,10 +88,12 @@ def _check_revision(source: Source, about: str, clock: Clock) -> Check:
     revision = source.revision()
     ahead = revision.time - clock.now()
     if ahead > AHEAD:
-        message = f"{revision.ref} at {revision.commit[:12]} was committed {format_duration(ahead)} from now"
+        message = f"{shorten_revision(str(revision))} was committed {format_duration(ahead)} from now"
         return make_warning(about, message, "set the clock of this host, or of the author")
     signed = ", signed by a trusted key" if source.settings.verify is not None else ""
-    return make_ok_check(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
+    short = shorten_id(revision.commit)
+    place = f"{revision.ref} is at {short}" if revision.ref != revision.commit else f"it has the commit {short}"
+    return make_ok_check(about, f"{place}{signed}")
 
 
 def _check_status_branch(source: Source, address: RepositoryAddress, about: str, who: UserIdentity) -> Iterator[Check]:

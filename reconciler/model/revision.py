@@ -43,6 +43,12 @@ def shorten_revision(text: str) -> str:
     return f"{before}{mark}{shorten_id(commit)}" if mark else text
 
 
+def explain_expression(expression: str, commit: str) -> str:
+    """``HEAD~1 (1a2b3c4d5e6f)``, or ``1a2b3c4d5e6f`` where ``expression`` is the commit or begins it."""
+    short = shorten_id(commit)
+    return short if expression and commit.startswith(expression) else f"{expression} ({short})"
+
+
 class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):
     """One manifest file that differs between two trees: blobs before and after, empty if there is none.
 

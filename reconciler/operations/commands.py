@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.engines.plugin import EnginePlugin, find_plugin, is_holding_engine, is_running_engine, name_engines
-from reconciler.errors import NotFoundError, RefusedError
+from reconciler.errors import NotFoundError, RefusedError, UsageError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
-from reconciler.model.revision import Revision
+from reconciler.model.revision import Revision, explain_expression
 from reconciler.operations.data_rollback import RollbackTarget, cancel_restores, find_restores, request_restores
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
@@ -92,7 +92,7 @@ class OperatorCommands:
         short = revision.commit[:12]
         restores = target.restores if with_data else []
         data = f" with {len(restores)} volume{'s' if len(restores) > 1 else ''}" if restores else ""
-        message = f"{self._by}: {expression} ({short}){data}"
+        message = f"{self._by}: {explain_expression(expression, revision.commit)}{data}"
         with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, message):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
             cancel_restores(self._records, source, self._by)
@@ -133,7 +133,9 @@ class OperatorCommands:
 
     def hold(self, key: Key, seconds: float, reason: str) -> str:
         """Make new requests to ``key`` wait for ``seconds``; replaces an earlier hold."""
-        if not 0 < seconds <= LONGEST_HOLD:
+        if seconds <= 0:
+            raise UsageError("requests are held for a time above 0, such as 60s")
+        if seconds > LONGEST_HOLD:
             raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
         [record, *_] = running_here(self._settings, self._records, key, "requests to hold", is_holding_engine)
         if not any(container.ports for container in read_specification(record.body).containers):

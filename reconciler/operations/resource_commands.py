@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.documents.scalars import ScalarProblem, parse_plain_scalar
+from reconciler.engines.command_spec import MistypedSpec
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
 from reconciler.engines.plugin import RECORDED
 from reconciler.engines.volume_commands import MAKING_ROOM, check_expiration
@@ -72,14 +73,17 @@ class ResourceCommands:
         self._by = by
 
     def prepare(self, key: Key, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Check the command ``name`` on ``key``; returns its spec for each location that it is for."""
+        """Check the command ``name`` on ``key``; returns its spec for each location that it is for.
+
+        Raises UsageError for what is typed wrong, and RefusedError for what cannot be done.
+        """
         commands = COMMANDS.get(key.kind)
         if commands is None:
             kinds = " and ".join(f"{kind}s" for kind in COMMANDS)
-            raise RefusedError(f"a {key.kind} takes no commands; {kinds} do")
+            raise UsageError(f"a {key.kind} takes no commands; {kinds} do")
         if name not in commands:
             hint = did_you_mean(name, commands) or f"; there are: {', '.join(commands)}"
-            raise RefusedError(f"a {key.kind} has no command {name}{hint}")
+            raise UsageError(f"a {key.kind} has no command {name}{hint}")
         check_present(self._records, key)
         self._check_overrides(key, name, spec)
         specs = []
@@ -157,6 +161,8 @@ def _convert_refusals() -> Iterator[None]:
     """Turn what an engine would refuse into the refusal of the request."""
     try:
         yield
+    except MistypedSpec as error:
+        raise UsageError(str(error)) from None
     except EngineError as error:
         raise RefusedError(str(error)) from None
 

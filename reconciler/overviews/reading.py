@@ -69,10 +69,7 @@ def read_events(context: ReadContext, *, key: Target | None) -> Feed:
 
 
 def read_runs(context: ReadContext, *, source: str, last: int, run: int | None = None) -> Entries:
-    """The last runs that changed something or failed, of ``source`` or ("") of all, or one ``run`` with its timeline.
-
-    Raises NotFoundError.
-    """
+    """The ``last`` listed runs of ``source`` or ("") of all, or one ``run`` with its timeline. Raises NotFoundError."""
     from reconciler.queries.history import describe_run, list_runs
 
     if run is not None:

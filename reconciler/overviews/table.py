@@ -108,9 +108,10 @@ HISTORY = Overview(
     "history",
     "-runs",
     "Show past runs.",
-    """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
+    """Show the runs that changed something or failed, and the newest commit, newest first: of SOURCE, or of all.
 
-    A revision that is refused several times is listed once, and so is a plan that waits or fails again and again.
+    A revision that is refused several times is listed once, and so is a plan that waits or fails again and again. Of
+    commits in a row that change nothing, the newest is listed, as `unchanged`.
     --run shows one of them with its timeline: each phase and each try of a step, when it began after the start of the
     run, how long it took, and how it ended. The newest 1,000 runs have one; JSON has the numbers of runs.
     """,

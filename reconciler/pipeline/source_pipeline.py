@@ -204,7 +204,8 @@ class SourcePipeline:
     def start_run(self, prepared: PlannedRevision, reason: str, accepted: Accepted | None = None) -> int:
         """Make the prepared revision the last good one, in one transaction; return the id of the new run.
 
-        0 for a plan without steps. Failures of steps that are no longer planned are deleted.
+        0 for a plan without steps of a revision that is listed. Failures of steps that are no longer planned are
+        deleted.
         """
         plan = prepared.plan
         assert plan is not None
@@ -220,7 +221,7 @@ class SourcePipeline:
             # Counted before the first step is journaled, so that a crash loses none; a retried delete counts once.
             if any(step.action is Action.DELETE for step in plan.steps):
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.expiry())
-            run = self._append_run(prepared, reason) if plan.steps else 0
+            run = self._append_run(prepared.revision, plan, reason)
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.request_sweep()
         # Only a committed revision is passed on.
@@ -228,11 +229,9 @@ class SourcePipeline:
             accepted(prepared.loaded.change_set)
         return run
 
-    def _append_run(self, prepared: PlannedRevision, reason: str) -> int:
-        revision = prepared.revision
-        return self.records.runs.start(
-            self.name, str(revision), reason, author=revision.author, subject=revision.subject
-        )
+    def _append_run(self, revision: Revision, plan: Plan, reason: str) -> int:
+        append = self.records.runs.start if plan.steps else self.records.runs.append_unchanged
+        return append(self.name, str(revision), reason, author=revision.author, subject=revision.subject)
 
     def _forget_failures(self, plan: Plan) -> None:
         """Call this while the index still has the resources that the plan removes: some may have no record."""
@@ -267,7 +266,7 @@ class SourcePipeline:
         prepared = prepared.without_resources()
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
-        if plan.steps or plan.retained:
+        if run or plan.retained:
             self._record_results(run, plan, outcomes, ended)
         health_changed = await settle(plan.steps) if settle is not None else False
         if run:
@@ -276,10 +275,11 @@ class SourcePipeline:
 
     def _finish_run(self, run: int, plan: Plan, ended: Report) -> None:
         with self.records.repeatable():
-            self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+            if plan.steps:
+                self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+                if not ended.steps:
+                    self.records.runs.fold(run)
             record_timeline(self.records, run)
-            if not ended.steps:
-                self.records.runs.fold(run)
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only a consumed approval must survive a power failure; the next run writes the rest again.

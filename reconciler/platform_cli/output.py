@@ -162,6 +162,11 @@ class Output:
         """Print a remark that is no result, on stderr; its lines stay lines."""
         click.echo(printable_lines(with_local_commands(text)), err=True)
 
+    def show_person(self, text: str) -> None:
+        """Print a remark on stderr for a person at a terminal: a delete is silent to programs."""
+        if self.is_text and sys.stderr.isatty():
+            self.note(text)
+
     def error(self, message: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:
         """Print an error on stderr: JSON where the results are, and a line or more elsewhere."""
         click.echo(error_text(message, self.format, status, findings), err=True)

@@ -263,8 +263,9 @@ class Session:
         change = (answer.body or {}).get("change") or {}
         if str(change.get("branch", "")).startswith(REVIEW_BRANCH):
             self.reviews += 1
-            link = f"; open it: {change['review']}" if change.get("review") else ""
-            self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
+            branch = change["branch"]
+            way = f"open it: {change['review']}" if change.get("review") else f"merge it: git merge {branch}"
+            self.output.note(f"nothing changes before a review of the branch {branch}; {way}")
         elif change:
             # A new resource has its name in the body, and its path is that of the collection.
             target = f"{path}/{quote(body['name'], safe='')}" if method == "POST" and "name" in body else path

@@ -15,7 +15,7 @@ from reconciler.settings import Settings
 
 
 def list_runs(settings: Settings, records: Records, source: str, last: int) -> Sequence[Run]:
-    """The ``last`` runs that changed something or failed, newest first, of ``source`` or ("") of all.
+    """The ``last`` listed runs, newest first, of ``source`` or ("") of all.
 
     Raises NotFoundError for an unknown source; a source removed from the settings still has its runs.
     """

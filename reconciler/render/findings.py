@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,6 +14,7 @@ from reconciler.printable import code_span, escape_text
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.layout import paint_text
 
+_OF_FILE = re.compile(r"\b(reconciler (?:secret encrypt|convert) )FILE\b")
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
 MOST_ROWS = 200
@@ -37,7 +40,15 @@ def _format_finding_lines(finding: Finding, excerpts: Excerpts, colour: bool) ->
         if carets:
             yield f"{paint_text('       |', 'grey', colour)} {paint_text(carets, shade, colour)}"
     if finding.suggestion:
-        yield f"    {escape_text(finding.suggestion)}"
+        yield f"    {escape_text(_complete_commands(finding))}"
+
+
+def _complete_commands(finding: Finding) -> str:
+    """The suggestion, its commands on ``FILE`` with the path of the file, so that people can paste them.
+
+    A text is decoded once for all files that have it, so its findings name none.
+    """
+    return _OF_FILE.sub(lambda command: command[1] + shlex.quote(finding.path), finding.suggestion)
 
 
 def format_place(finding: Finding) -> str:

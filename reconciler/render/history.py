@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.records.tables.events import Event
-from reconciler.records.tables.runs import Phase, Run, Timeline
+from reconciler.records.tables.runs import UNCHANGED, Phase, Run, Timeline
 from reconciler.render.layout import paint_text, strip_control, table_text
 from reconciler.render.style import TextStyle
 from reconciler.times import format_iso_time
 
 _COLOURS = {
     "applied": "green",
+    "unchanged": "green",
     "failed": "red",
     "refused": "red",
     "unreadable": "red",
@@ -26,7 +27,8 @@ _COLOURS = {
 def run_line(run: Run, colour: bool) -> str:
     """``run`` as time, source and commit, outcome, seconds, changes or reason, and the author of the commit."""
     outcome = run.outcome or "unfinished"
-    counts = ", ".join(f"{count} {word}" for word, count in run.counts.items()) or run.message or "-"
+    done = ", ".join(f"{count} {word}" for word, count in run.counts.items()) or run.message
+    words = done or ("nothing to do" if run.outcome == UNCHANGED else "-")
     took = f"{run.finished - run.started:.1f} s" if run.finished is not None else "-"
     commit = run.revision.rpartition(":")[2][:12]
     commit_title = f"{run.author}: {run.subject}" if run.author else run.subject
@@ -36,7 +38,7 @@ def run_line(run: Run, colour: bool) -> str:
             f"{run.source} {commit}",
             paint_text(f"{outcome:<10}", _COLOURS.get(outcome, ""), colour),
             f"{took:>7}",
-            counts,
+            words,
             commit_title,
             paint_text(run.digest[:12], "grey", colour),
         )

@@ -27,6 +27,7 @@ from reconciler.render.layout import align_columns, paint_text, strip_control, t
 from reconciler.render.replicas import count_ready
 from reconciler.render.style import TextStyle
 from reconciler.status.conditions import ResourceFacts, compute_conditions
+from reconciler.status.rollup import find_worst_health
 from reconciler.times import format_iso_time, format_short_duration
 
 MASK = "***"
@@ -61,8 +62,9 @@ def resource_table(resources: Iterable[tuple[ResourceFacts, float]], now: float,
 def _make_row(facts: ResourceFacts, age: float, style: TextStyle) -> tuple[str, ...]:
     conditions = compute_conditions(facts)
     ready = next((condition for condition in conditions if condition.type == ConditionType.READY), None)
-    message = strip_control("; ".join(_list_messages(ready, conditions)))
-    seen = count_ready(facts) or ("-" if ready is None else "yes" if ready.status else "no")
+    member_problem = _find_member_problem(facts)
+    message = strip_control("; ".join((*_list_messages(ready, conditions), *member_problem)))
+    seen = count_ready(facts) or ("-" if ready is None else "yes" if ready.status and not member_problem else "no")
     row = (str(facts.key), str(facts.health), seen, str(_get_applied_version(facts)), format_short_duration(age))
     if not style.wide:
         cut = message if len(message) <= _SHOWN_MESSAGE else f"{message[: _SHOWN_MESSAGE - 1]}…"
@@ -71,6 +73,14 @@ def _make_row(facts: ResourceFacts, age: float, style: TextStyle) -> tuple[str, 
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     commit = "-" if newest is None else newest.revision.rpartition(":")[2][:12] or "-"
     return (*row, facts.source or "-", commit, places or "-", message)
+
+
+def _find_member_problem(facts: ResourceFacts) -> tuple[str, ...]:
+    """Why a GVC is not ready although it is applied, in a sentence: one of its resources is not well."""
+    worst = find_worst_health(facts.members)
+    if facts.key.kind is not Kind.GVC or not facts.members or worst.is_good:
+        return ()
+    return (f"a resource in it is {worst}: reconciler get --gvc {facts.key.name}",)
 
 
 def _list_messages(ready: Condition | None, conditions: Sequence[Condition]) -> Iterator[str]:

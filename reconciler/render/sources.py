@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model.revision import revision_text, shorten_id, shorten_revision
+from reconciler.model.revision import revision_text, shorten_revision
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import ScopeCondition
 from reconciler.records.tables.suspensions import source_target
@@ -119,7 +119,9 @@ def _list_summary_rows(details: SourceDetails) -> Iterator[tuple[str, str]]:
     unreadable = f"cannot be read: {details.unreadable}"
     tip = unreadable if newest is None else f"{shorten_revision(str(newest))} ({newest.subject}, {newest.author})"
     yield "Newest", strip_control(tip)
-    applied = f"{row.ref} {shorten_id(row.commit)} ({row.subject}, {row.author})" if row is not None else "nothing yet"
+    applied = "nothing yet"
+    if row is not None:
+        applied = f"{shorten_revision(revision_text(row.ref, row.commit))} ({row.subject}, {row.author})"
     yield "Applied", strip_control(applied)
     counts = details.health_counts.items()
     yield "Resources", ", ".join(f"{count} {health}" for health, count in counts if count) or "none"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model.revision import revision_text
+from reconciler.model.revision import revision_text, shorten_id
 from reconciler.reasons import ConditionType
 from reconciler.render.layout import align_columns, paint_text, strip_control
 from reconciler.render.sources import source_document, trouble_sentence
@@ -79,9 +79,10 @@ def _format_source(source: SourceSummary, daemon_runs: bool, colour: bool) -> st
 
 def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, str]]:
     status, newest, applied = source.status, source.newest, source.status.applied
-    follows = f" {newest.ref}" if newest is not None else ""
+    follows = f" {shorten_id(newest.ref) if newest.ref == newest.commit else newest.ref}" if newest is not None else ""
     yield "Follows", f"{source.url}{follows}"
-    if source.unreadable:
+    trouble = status.trouble.message if status.trouble is not None else ""
+    if source.unreadable and source.unreadable != trouble:
         yield "Unreadable", source.unreadable
     if applied is not None:
         yield "Live", f"{applied.commit[:_DIGEST]} {applied.subject} ({applied.author})"
@@ -94,7 +95,7 @@ def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, 
     elif newest is not None and not source.is_current and status.suspension is None and status.pin is None:
         yield "Next", "the daemon reads it" if daemon_runs else "no daemon runs; `reconciler apply` reads it"
     pushed = status.conditions.get(ConditionType.STATUS_PUSHED)
-    if pushed is not None and not pushed.status:
+    if pushed is not None and not pushed.status and pushed.message != trouble:
         yield "Status branch", f"not written: {pushed.message}"
     if status.suspension is not None:
         yield "Suspension", f"{suspended_by(status.suspension)}; to end it: reconciler resume {status.name}"

@@ -110,7 +110,8 @@ def read_private_file(path: Path, name: str) -> str:
             _require_safe_file(name, os.fstat(file.fileno()))
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        hint = "put the file there, readable for the reconciler's user alone"
+        place = "there" if name == str(path) else f"at {path}"
+        hint = f"put the file {place}, readable for the reconciler's user alone"
         raise HostSecretError(FILE_MISSING, f"{name} cannot be read: {error.strerror}", hint) from None
     if len(content) > MAX_FILE_BYTES:
         raise HostSecretError(

@@ -50,9 +50,10 @@ def load_settings(path: Path) -> Settings:
     try:
         raw = read_within(path)
     except OSError as error:
-        raise UsageError(
-            f"cannot read the settings {path}: {error.strerror}; name another file with --settings"
-        ) from None
+        ways = "name another file with --settings"
+        if isinstance(error, FileNotFoundError):
+            ways += ", or run a directory without any: reconciler up"
+        raise UsageError(f"cannot read the settings {path}: {error.strerror}; {ways}") from None
     reading = parse_documents(raw)
     if reading.faults:
         faults = reading.faults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,26 @@ Answer = TypeVar("Answer")
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
+def _make_missing_error(source: str, path: Path, fault: object = "there is no repository any more") -> SourceNotFound:
+    """The error of a repository that cannot be opened: each place says it in the same words."""
+    why = _explain_unreadable(path, fault)
+    return SourceNotFound(f"source {source}: no Git repository can be read at {path}: {why}")
+
+
+def _explain_unreadable(path: Path, fault: object) -> str:
+    """Why the repository at ``path`` cannot be opened: libgit2 calls what a user may not read missing."""
+    inner = path / ".git"
+    try:
+        with os.scandir(inner if inner.is_dir() else path):
+            return str(fault)
+    except FileNotFoundError:
+        return "there is no such directory"
+    except PermissionError:
+        return "its user may not read it; allow that, for example by a group"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 class Repository:
     """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once.
 
@@ -46,7 +67,7 @@ class Repository:
         try:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
-            raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+            raise _make_missing_error(settings.name, path, fault) from None
         except SourceError as fault:
             raise SourceError(f"source {settings.name}: {fault}") from None
         self._odb = self._git.odb
@@ -227,7 +248,7 @@ class Repository:
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
-            raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} no longer exists")
+            raise _make_missing_error(self.settings.name, self._path)
 
     def _read_tree(self, raw: bytes) -> bytes:
         """The bytes of a tree."""

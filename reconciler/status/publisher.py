@@ -237,6 +237,7 @@ class StatusPublisher:
             self._set(make_condition(ConditionType.STATUS_STALE, False, Reason.PUSHED, message))
 
     def _record_failure(self, fault: ReconcilerError) -> None:
+        self._published = None  # the failure is over only after a write, also where what failed to be written is undone
         self._set(condition_from_error(ConditionType.STATUS_PUSHED, fault))
         conditions = self._records.conditions.get(self._source.name)
         since = next(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
+from reconciler.model.revision import explain_expression
 from reconciler.planning.plan import RetainedResource
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
@@ -111,7 +112,7 @@ def next_expiry(records: Records) -> float | None:
 
 def pinned_by(pin: Pin) -> str:
     """``ada rolled it back to HEAD~1 (1a2b3c4d5e6f): broken release``."""
-    return f"{pin.by} rolled it back to {pin.expression} ({pin.commit[:12]})" + _format_cause(pin.reason)
+    return f"{pin.by} rolled it back to {explain_expression(pin.expression, pin.commit)}{_format_cause(pin.reason)}"
 
 
 def _format_cause(reason: str) -> str:

@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+"""Codes of an editor that Ctrl-C has ended, and of a shell around it."""
+
 
 def run_editor(words: Sequence[str], path: Path) -> int:
     """Run the editor ``words`` on ``path``, in its directory, and return the exit code. Raises OSError.

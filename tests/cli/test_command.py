@@ -93,6 +93,25 @@ def test_commands_are_checked_wait_for_a_run_and_are_listed(sandbox: CommandSand
     assert '"name"' not in states["there"].replace('"name":"there"', "")
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("createVolumeSnapshot", 2),
+        ("createVolumeSnapshots volumeIndex=0", 2),
+        ("createVolumeSnapshot volumeindex=0 snapshotName=a", 2),
+        ("createVolumeSnapshot volumeIndex=zero snapshotName=a", 2),
+        ("createVolumeSnapshot volumeIndex=0 snapshotName=..", 1),
+    ],
+)
+def test_what_is_typed_wrong_exits_with_2_and_what_cannot_be_with_1(
+    sandbox: CommandSandbox, words: str, code: int
+) -> None:
+    refused = sandbox.run("command", DATA, *words.split(), "location=here")
+    assert (refused.code, refused.out) == (code, ""), refused
+    assert refused.err.startswith("error: ")
+    assert "Object" not in refused.err, "no words of a library"
+
+
 def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(sandbox: CommandSandbox) -> None:
     asked = sandbox.run("command", JOB, "runCronWorkload", "location=there", "--spec", "spec.yaml", "-o", "json")
     assert asked.err == "no daemon runs; the next `reconciler apply` performs it\n"

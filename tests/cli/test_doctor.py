@@ -453,6 +453,8 @@ def test_a_branch_or_repository_that_is_not_there_is_a_problem(sandbox: CommandS
     assert "did you mean 'main'? -> restore it" in reported(sandbox, "source main", "problem")
     configure(sandbox, url="./nowhere")
     assert "no Git repository can be read" in reported(sandbox, "source main", "problem")
+    assert sandbox.run("apply").code == 1
+    assert sandbox.run("doctor").out.count("no Git repository can be read") == 1, "the records repeat it"
     configure(sandbox, path="nowhere")
     assert "has no directory 'nowhere'" in reported(sandbox, "source main", "problem")
 

@@ -76,8 +76,8 @@ def test_a_directory_with_something_in_it_is_refused_and_left_alone(tmp_path: Pa
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]
 
 
-def test_a_place_where_no_directory_can_be_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_place_where_no_directory_can_be_is_refused_like_one_with_files(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = reconciler("init", "file", cwd=tmp_path)
-    assert result.returncode == 2
+    assert result.returncode == 1
     assert result.stderr.startswith("error: file cannot be written")

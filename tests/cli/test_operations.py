@@ -326,6 +326,47 @@ def test_a_plan_that_waits_is_listed_once_in_the_history(sandbox: CommandSandbox
     assert outcomes() == [*newer, ("waiting", {"waiting": 2}), first], "what a run has done stays"
 
 
+def test_the_newest_line_of_the_history_is_the_commit_that_is_live(sandbox: CommandSandbox) -> None:
+    def lines() -> list[tuple[str, str]]:
+        return [(run["outcome"], run["subject"]) for run in sandbox.run("history", "-o", "json").json["items"]]
+
+    good = sandbox.repo.git("show", "main:shop/web.yaml")
+    (first,) = lines()
+    sandbox.commit({"shop/web.yaml": good.replace("kind:", "knd:")}, message="Mistype a field")
+    assert sandbox.run("apply").code == 1
+    sandbox.commit({"shop/web.yaml": good}, message="Revert")
+    sandbox.applied()
+    refused = ("refused", "Mistype a field")
+    assert lines() == [("unchanged", "Revert"), refused, first]
+    newest, *_ = sandbox.run("history", "-o", "json").json["items"]
+    assert newest["counts"] == {}
+    assert "nothing to do" in sandbox.run("history", "--last", "1").out
+    phases = sandbox.run("history", "--run", str(newest["run"]), "-o", "json").json["items"][0]["phases"]
+    assert "plan" in {phase["phase"] for phase in phases}
+
+    for subject in ("Describe the shop", "Describe it better"):
+        sandbox.commit({"notes.txt": subject}, message=subject)
+        sandbox.applied()
+    sandbox.applied()
+    assert lines() == [("unchanged", "Describe it better"), refused, first], "commits in a row without changes"
+    sandbox.commit({"shop/web.yaml": workload("web", "2")}, message="Release 2")
+    sandbox.applied()
+    assert lines()[:2] == [("applied", "Release 2"), ("unchanged", "Describe it better")]
+
+
+def test_a_source_that_can_be_read_again_is_the_newest_line_of_the_history(sandbox: CommandSandbox) -> None:
+    def outcomes() -> list[str]:
+        return [run["outcome"] for run in sandbox.run("history", "-o", "json").json["items"]]
+
+    sandbox.repo.git("branch", "--move", "main", "away")
+    assert sandbox.run("apply").code == 1
+    assert outcomes() == ["unreadable", "applied"]
+    sandbox.repo.git("branch", "--move", "away", "main")
+    sandbox.applied()
+    sandbox.applied()
+    assert outcomes() == ["unchanged", "unreadable", "applied"]
+
+
 def test_sync_fails_without_a_daemon(sandbox: CommandSandbox) -> None:
     result = sandbox.run("sync")
     assert (result.code, "no daemon runs here" in result.err) == (1, True)

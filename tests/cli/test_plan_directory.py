@@ -37,6 +37,20 @@ def test_what_is_not_committed_is_planned_and_nothing_is_written(sandbox: Comman
     assert GitRepo(tree).git("fsck", "--unreachable") == "", "no object is left in the repository"
 
 
+def test_the_work_tree_of_a_source_is_planned_without_its_path(sandbox: CommandSandbox, tree: Path) -> None:
+    (tree / "shop/web.yaml").write_text(workload("web", "9"))
+    result = sandbox.run("plan", "--working-tree")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == sandbox.run("plan", "--dir", str(tree)).out
+    assert "Plan: 1 to update." in result.out
+    assert sandbox.run("plan", "--working-tree", "--dir", str(tree)).code == 2
+    bare = sandbox.path / "bare.git"
+    GitRepo(tree).git("clone", "--quiet", "--bare", ".", str(bare))
+    sandbox.settings.write_text(sandbox.settings.read_text().replace(str(tree), str(bare)))
+    refused = sandbox.run("plan", "--working-tree")
+    assert (refused.code, "no work tree is here of: main; --dir PATH" in refused.err) == (2, True), refused
+
+
 def test_an_error_that_is_not_committed_has_its_line(sandbox: CommandSandbox, tree: Path) -> None:
     (tree / "shop/web.yaml").write_text(workload("web").replace("standard", "standrd"))
     for result in (sandbox.run("plan", "--dir", str(tree)), here("diff", cwd=tree)):

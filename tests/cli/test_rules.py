@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.key import KINDS
+from reconciler.queries.fields import find_field
+from reconciler.render.fields import field_lines, list_fields
 from reconciler.rulebook import load_rulebook
 from tests.support.command_sandbox import CommandResult, golden, here
 
@@ -64,3 +67,33 @@ def test_the_rules_of_conversions_are_explained_too(tmp_path: Path) -> None:
     assert (result.code, result.err) == (0, "")
     assert "A resource occurs once." in result.out
     assert result.out.endswith("see docs/convert.md\n")
+
+
+def test_a_field_is_explained_with_what_is_below_it(tmp_path: Path) -> None:
+    golden("explain-field.txt", run(tmp_path, "explain", "workload.spec.containers").out)
+    for path in ("workload", "wl.spec.containers[0].ports.number", "gvc.spec.staticPlacement"):
+        document = run(tmp_path, "explain", path, "-o", "json").json
+        assert document["description"]
+        assert document["field"].split(".")[1:] == path.replace("[0]", "").split(".")[1:]
+    number = run(tmp_path, "explain", "workload.spec.containers.ports.number", "-o", "json").json
+    assert (number["required"], number["values"], number["fields"]) == (True, "whole number; 1 to 65535", [])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_field_of_a_kind_can_be_explained(kind: str) -> None:
+    fields = [find_field(kind)]
+    while fields:
+        field = fields.pop()
+        assert find_field(field.path).schema is field.schema
+        assert all(isinstance(line, str) for line in field_lines(field, colour=False))
+        fields += list_fields(field)
+
+
+def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    refused = here("explain", "workload.spec.container", cwd=tmp_path)
+    assert (refused.code, refused.err) == (
+        1,
+        "error: workload.spec has no field 'container'; did you mean containers?\n",
+    )
+    below = here("explain", "workload.name.x", cwd=tmp_path)
+    assert (below.code, below.err) == (1, "error: workload.name has no field 'x'; it has no fields\n")

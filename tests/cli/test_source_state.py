@@ -64,6 +64,18 @@ def test_get_shows_the_refused_commit_and_the_applied_one(sandbox: CommandSandbo
         assert (source["pinned"], source["suspended"]) == (None, None)
 
 
+def test_a_commit_of_a_rollback_is_shown_once_and_short(sandbox: CommandSandbox) -> None:
+    first = sandbox.repo.git("rev-parse", "main")
+    sandbox.commit({"shop/web.yaml": workload("web", "2")}, message="Release 2")
+    sandbox.applied()
+    assert sandbox.run("rollback", "main", first).code == 0
+    sandbox.applied()
+    shown = sandbox.run("describe", "source/main").out
+    assert re.search(rf"^  Applied +sha1:{first[:12]} \(", shown, re.MULTILINE), shown
+    for word in ("describe source/main", "status", "get sources", "events source/main", "doctor"):
+        assert first not in sandbox.run(*word.split()).out, word
+
+
 def test_describe_answers_whether_the_newest_commit_is_live(sandbox: CommandSandbox) -> None:
     assert live(sandbox) == "yes"
     bad = refused(sandbox)
@@ -79,7 +91,7 @@ def test_describe_answers_whether_the_newest_commit_is_live(sandbox: CommandSand
     )
     sandbox.run("rollback", "main", good[:12], "--reason", "later")
     sandbox.applied()
-    assert re.match(rf"no: \S+ rolled it back to {good[:12]} \({good[:12]}\): later", live(sandbox))
+    assert re.match(rf"no: \S+ rolled it back to {good[:12]}: later", live(sandbox))
     sandbox.run("resume", "main")
     sandbox.run("suspend", "main", "--reason", "freeze")
     assert re.match(r"no: suspended by \S+: freeze", live(sandbox))

@@ -162,3 +162,9 @@ def test_a_repository_that_cannot_be_read_is_reported(sandbox: CommandSandbox) -
     result = sandbox.run("status")
     assert result.code == 1
     assert "manifests" in row(result.out, "Unreadable")
+    applied = sandbox.run("apply")
+    assert applied.code == 1
+    assert (applied.out + applied.err).count("no Git repository can be read") == 1, "said once"
+    shown = sandbox.run("status").out
+    assert shown.count("no Git repository can be read") == 1, shown
+    assert "manifests" in row(shown, "Trouble")

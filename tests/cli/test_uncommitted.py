@@ -9,7 +9,10 @@ import pytest
 from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.git import GitRepo
 
-NOTE = "source main: 1 file differs from the commit and does not count: shop/web.yaml; commit what is to run\n"
+NOTE = (
+    "source main: 1 file differs from the commit and does not count: shop/web.yaml; commit what is to run, or plan it: "
+    "reconciler plan --working-tree\n"
+)
 
 
 @pytest.fixture

@@ -54,6 +54,14 @@ def test_an_empty_directory_runs_in_one_command_and_ends_in_one(sandbox: UpSandb
     waited = sandbox.run("status", "HEAD", "--wait")
     assert (waited.returncode, "is applied" in waited.stdout) == (0, True), waited
 
+    scaled = sandbox.run_platform("workload", "scale", "web", "2", "--gvc", "app")
+    assert scaled.returncode == 0, scaled
+    merge = re.search(r"git (merge) (reconciler/change-\S+)", scaled.stderr)
+    assert merge, "the files that are checked out do not change under the hands of their owner"
+    subprocess.run([*git, *merge.groups()], cwd=sandbox.folder, check=True, capture_output=True)
+    assert "maxScale: 2" in manifest.read_text()
+    assert sandbox.run("status", "HEAD", "--wait").returncode == 0
+
     ended = sandbox.run("down")
     assert ended.returncode == 0
     assert "stay in" in ended.stdout
@@ -173,8 +181,8 @@ def test_the_settings_are_those_of_what_is_checked_out(sandbox: UpSandbox) -> No
     repo.git("checkout", "--quiet", "--force", "-b", "side", "main")
     (sandbox.folder / "deploy" / "gvc.yaml").write_text(GVC)
     begun = sandbox.run("up", "deploy", "--detach")
-    note = "source main: 1 file differs from the commit and does not count: deploy/gvc.yaml; commit what is to run\n"
-    assert begun.stderr == note
+    note = "source main: 1 file differs from the commit and does not count: deploy/gvc.yaml; commit what is to run, or "
+    assert begun.stderr == f"{note}plan it: reconciler plan --working-tree\n"
     settings = sandbox.settings()
     for line in ("org: acme", "branch: side", "path: deploy", "aws-eu-1:"):
         assert line in settings

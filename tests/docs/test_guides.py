@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from docs.generate.pages import COMING_FROM, DOCS, GUIDES, TUTORIALS
 from reconciler.cli import read_commands
@@ -37,6 +38,42 @@ def check(home: Path, install: str) -> None:
 
 def test_all_commands_and_excerpts_are_what_happens(tmp_path: Path) -> None:
     check(tmp_path, f"export PATH={Path(sys.executable).parent}:$PATH")
+
+
+KEY = re.compile(r"\b(?:workload|volumeset|identity|secret|gvc)/[a-z][-a-z0-9]*(?:/[a-z][-a-z0-9]*)?")
+
+
+def test_commands_of_the_journey_name_what_the_example_has() -> None:
+    """A reader types them in the example; a block that no test runs has them, too."""
+    there = set()
+    for file in (ROOT / "examples/repo").glob("*/*.yaml"):
+        for manifest in yaml.safe_load_all(file.read_text()):
+            names = (manifest["kind"], "" if file.parent.name == "_org" else file.parent.name, manifest["name"])
+            there.add("/".join(filter(None, names if manifest["kind"] != "gvc" else (names[0], names[2]))))
+    for page in JOURNEY:
+        commands = re.findall(r"reconciler [a-z][^`\n]*", text(page))
+        named = {key for command in commands for key in KEY.findall(command)}
+        assert named <= there, f"{page}: {sorted(named - there)}"
+
+
+def find_nginx(manifest: Any) -> list[dict[str, Any]]:
+    """The containers of ``manifest`` with ports that run nginx."""
+    if not isinstance(manifest, dict) or manifest.get("kind") != "workload":
+        return []
+    containers = manifest["spec"]["containers"]
+    return [each for each in containers if each["image"].startswith("nginx") and "ports" in each]
+
+
+def test_the_examples_of_pages_declare_the_port_on_which_nginx_listens() -> None:
+    """People copy the first example that they see, and any other port is never ready."""
+    seen = 0
+    for page in sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "rules.md"):
+        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for manifest in yaml.safe_load_all(block):
+                for container in find_nginx(manifest):
+                    seen += 1
+                    assert container["ports"][0]["number"] == 80, page.name
+    assert seen >= 2
 
 
 @pytest.mark.slow

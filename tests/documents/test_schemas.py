@@ -38,6 +38,7 @@ ANNOTATIONS = {
     "x-pattern-words",
     "x-rule",
     "x-hint",
+    "x-meant",
     "x-unmodelled",
     "x-unmodelled-values",
     "x-inert",

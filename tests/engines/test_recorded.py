@@ -393,7 +393,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("volumeset/shop/disk", "deleteVolume", {"volumeindex": 0}, "did you mean volumeIndex"),
     ("volumeset/shop/disk", "shrinkVolume", {"volumeIndex": 0}, "no command shrinkVolume"),
     ("volumeset/shop/disk", "deleteVolume", {"volumeIndex": 7}, "no volume 7"),
-    ("volumeset/shop/disk", "deleteVolume", {}, "missing required field `volumeIndex`"),
+    ("volumeset/shop/disk", "deleteVolume", {}, "deleteVolume needs volumeIndex; its fields are location, volumeIndex"),
     ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 10}, "must be larger"),
     ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 20000}, "at most 16384"),
     ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "there"}, "already"),

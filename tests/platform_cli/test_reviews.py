@@ -14,7 +14,7 @@ from tests.platform_cli.kit import harness
 from tests.platform_cli.test_client import ScriptedServer, answer
 
 GROUP = "kind: group\nname: ops\n"
-NOTE = rf"nothing changes before a review of the branch ({REVIEW_BRANCH}[0-9a-f]{{16}})\n"
+NOTE = rf"nothing changes before a review of the branch ({REVIEW_BRANCH}[0-9a-f]{{16}}); merge it: git merge \1\n"
 
 
 def test_the_branch_of_a_review_begins_as_the_daemon_names_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -163,3 +164,37 @@ def test_the_help_fits_the_window_and_tables_are_whole(shop: PlatformHarness, wi
     with on_terminal(shop, "workload exec --help", width) as shown, on_terminal(shop, "gvc get", width) as table:
         assert max(map(len, shown.ended().splitlines())) <= width
         assert " ".join(table.ended().split()) == " ".join(piped(shop, "gvc get").split())
+
+
+@pytest.fixture
+def doomed(shop: PlatformHarness) -> PlatformHarness:
+    """Several kinds of things to delete."""
+    for words in (
+        "group create --name first",
+        "group create --name second",
+        "serviceaccount create --name robot",
+        "profile update spare --org acme",
+        "gvc create --name gone --location here",
+        "workload create --name web --image nginx --port 80 --gvc gone",
+    ):
+        made = shop.run(*words.split())
+        assert made.returncode == 0, made
+    key = shop.run("serviceaccount", "add-key", "robot", "--description", "x", "-o", "json")
+    shop.environ["KEY"] = json.loads(key.stdout)["name"]
+    return shop
+
+
+def test_a_person_sees_each_delete_and_a_program_does_not(doomed: PlatformHarness) -> None:
+    key = doomed.environ.pop("KEY")
+    texts = {
+        "group delete first nope": "group first deleted",
+        "gvc delete-all-workloads gone": "workload web deleted",
+        f"serviceaccount remove-key robot --key {key}": f"key {key} revoked",
+        "serviceaccount delete robot": "serviceaccount robot deleted",
+        "profile delete spare": "profile spare deleted",
+    }
+    for words, text in texts.items():
+        with on_terminal(doomed, words) as shown:
+            assert text in shown.ended(), words
+    done = doomed.run("group", "delete", "second")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -105,7 +105,7 @@ def test_a_repository_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path, 
     source, absent = opener(repo.path), opener(tmp_path / "absent.git")
     source.revision()
     repo.path.rename(tmp_path / "absent.git")
-    with pytest.raises(SourceNotFound, match="no longer exists"):
+    with pytest.raises(SourceNotFound, match="there is no such directory"):
         source.revision()
     assert absent.revision().ref == "main"
     shutil.copytree(tmp_path / "absent.git", repo.path)
@@ -211,3 +211,16 @@ def test_a_partial_and_a_shallow_clone_are_named(tmp_path: Path, repo: GitRepo, 
     git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, str(tmp_path / "shallow"))
     with pytest.raises(SourceNotFound, match=r"is not in the repository, which is a shallow clone: .*--unshallow"):
         opener(tmp_path / "shallow").revision(first)
+
+
+@only_root("only root can be another user")
+def test_a_repository_that_the_user_may_not_read_is_not_called_missing(repo: GitRepo, opener: Opener) -> None:
+    with pytest.raises(SourceNotFound, match=r"no Git repository can be read at \S+: there is no such directory$"):
+        opener(repo.path / "none").revision()
+    repo.path.chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(SourceNotFound, match="its user may not read it"):
+            opener(repo.path).revision()
+    finally:
+        os.seteuid(0)

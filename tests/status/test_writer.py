@@ -328,6 +328,23 @@ def test_a_branch_that_cannot_be_written_is_a_condition_and_tried_again(harness:
     assert harness.conditions()["StatusPushed"] == (True, "Pushed")
 
 
+def test_a_failure_is_over_when_what_failed_to_be_written_is_undone(harness: PublisherHarness) -> None:
+    harness.shop()
+    writer = harness.writer()
+    writer.flush()
+    away = harness.repo.path.rename(harness.path / "away.git")
+    harness.records.conditions.set("main", make_condition(ConditionType.READY, False, Reason.SOURCE_NOT_FOUND))
+    assert not writer.flush(force=True)
+    assert harness.conditions()["StatusPushed"] == (False, "SourceFailed")
+    away.rename(harness.repo.path)
+    harness.records.conditions.drop("main", ConditionType.READY)
+    assert writer.next_due() == 30
+    harness.pass_time(30)
+    assert writer.flush()
+    assert harness.conditions()["StatusPushed"] == (True, "Pushed")
+    assert writer.next_due() is None
+
+
 def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_from_them(
     harness: PublisherHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,11 @@ def marks_of(case: Case) -> list[Mark]:
 
 
 def text_of(case: Case, folder: Path) -> str:
-    """The output of `reconciler validate` for ``case``."""
+    """The output of `reconciler validate` for ``case``, with the usual directory of the host's secrets."""
+    return _make_text(case, folder).replace(str((folder / "host").resolve()), "/etc/reconciler/secrets")
+
+
+def _make_text(case: Case, folder: Path) -> str:
     result = found_in(case, folder)
     excerpts = Excerpts(result.read, secrets=not case.settings)
     rest = len(result.findings) - MOST_SHOWN

@@ -34,10 +34,16 @@ class UpSandbox(NamedTuple):
         out, err = running.communicate()
         return subprocess.CompletedProcess(words, running.returncode, out, err)
 
-    def start(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
-        """``reconciler WORDS`` in the directory, not waited for."""
+    def run_platform(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """``platform WORDS`` in the directory."""
+        running = self.start(*words, program="platform_cli")
+        out, err = running.communicate()
+        return subprocess.CompletedProcess(words, running.returncode, out, err)
+
+    def start(self, *words: str, cwd: Path | None = None, program: str = "cli") -> subprocess.Popen[str]:
+        """``reconciler WORDS`` in the directory, or those of another program, not waited for."""
         return subprocess.Popen(
-            [sys.executable, "-m", "reconciler.cli", *words],
+            [sys.executable, "-m", f"reconciler.{program}", *words],
             cwd=cwd or self.folder,
             env=self.environ,
             stdin=subprocess.DEVNULL,

@@ -275,7 +275,8 @@ def _warn_about_status(records: Records, reports: list[Report]) -> None:
 
     for report in reports:
         for condition in records.conditions.get(report.source):
-            if condition.type == ConditionType.STATUS_PUSHED and not condition.status:
+            is_repeated = report.outcome == "unreadable" and condition.message == report.message
+            if condition.type == ConditionType.STATUS_PUSHED and not condition.status and not is_repeated:
                 echo_text(f"warning: {report.source}: the status is not written: {condition.message}", err=True)
 
 

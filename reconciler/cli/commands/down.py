@@ -8,13 +8,18 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.local_settings import follow_directory
 from reconciler.cli.options import load_settings_as_owner
+from reconciler.cli.output.printing import note_at_interrupt
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state
+
+if TYPE_CHECKING:
+    from reconciler.settings import Settings
 
 _PATIENCE = 30.0
 """Seconds that the daemon has to end."""
@@ -33,19 +38,8 @@ def command(source: str, volumes: bool) -> None:
     state = _find_named_state(source)
     settings = load_settings_as_owner(state / SETTINGS_FILE)
     url = settings.sources[0].url
-    ended = _end_daemon(settings.state)
-
-    from reconciler import logs
-    from reconciler.cli.foreground import end_replicas
-    from reconciler.daemon.lock import StateLock
-
-    logs.configure_logging(settings.log.format, "warning")  # it may start Podman's service, to end containers
-    lock = StateLock(settings.state)
-    lock.acquire("reconciler down")
-    try:
-        asyncio.run(end_replicas(settings))
-    finally:
-        lock.release()
+    with note_at_interrupt("not everything has ended; to go on: reconciler down"):
+        ended = _end_all(settings)
     click.echo(f"{'the daemon and its' if ended else 'no daemon ran; the'} replicas of {url} have ended")
     if not volumes:
         click.echo(f"volumes, records and logs stay in {state}; to delete them: reconciler down --volumes")
@@ -55,6 +49,23 @@ def command(source: str, volumes: bool) -> None:
     except OSError as error:
         raise RefusedError(f"{state} cannot be deleted: {error.strerror or error}") from None
     click.echo(f"{state} is deleted, with its volumes")
+
+
+def _end_all(settings: Settings) -> bool:
+    """End the daemon and every replica; returns whether a daemon ran. Raises RefusedError where one does not end."""
+    from reconciler import logs
+    from reconciler.cli.foreground import end_replicas
+    from reconciler.daemon.lock import StateLock
+
+    ended = _end_daemon(settings.state)
+    logs.configure_logging(settings.log.format, "warning")  # it may start Podman's service, to end containers
+    lock = StateLock(settings.state)
+    lock.acquire("reconciler down")
+    try:
+        asyncio.run(end_replicas(settings))
+    finally:
+        lock.release()
+    return ended
 
 
 def _find_named_state(source: str) -> Path:

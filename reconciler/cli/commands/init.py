@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.git_commands import make_repository
-from reconciler.errors import RefusedError, UsageError
+from reconciler.errors import RefusedError
 
 TEMPLATES = {"system": "repo", "web": "web", "compose": "compose", "kubernetes": "k8s"}
 """Example → its directory below ``examples``."""
@@ -34,7 +34,7 @@ def command(directory: Path, template: str) -> None:
 def create_example(directory: Path, template: str) -> None:
     """Make ``directory``, which is empty or new, a repository of the example ``template``, with one commit.
 
-    Raises RefusedError and UsageError.
+    Raises RefusedError.
     """
     from reconciler.documents.schema.loader import find_shipped_path
 
@@ -46,7 +46,7 @@ def create_example(directory: Path, template: str) -> None:
             _convert_example(directory, _CONVERTED[template])
         _bring_schemas(find_shipped_path("schemas"), directory)
     except OSError as error:
-        raise UsageError(f"{directory} cannot be written: {error.strerror or error}") from error
+        raise RefusedError(f"{directory} cannot be written: {error.strerror or error}") from error
     make_repository(directory, "Begin with the example system")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(NamedTuple):
-    """The requested plans: of a ``revision``, or of what a ``directory`` holds.
+    """The requested plans: of a ``revision``, or of what a ``directory`` holds, or the work tree of each source.
 
     ``blame`` is None where the number of changes decides.
     """
@@ -39,6 +39,11 @@ class PlanOptions(NamedTuple):
     name: str
     blame: bool | None
     directory: Path | None
+    working_tree: bool
+
+    def find_directory(self, source: SourceSettings) -> Path | None:
+        """The directory that stands for ``source``; None where a commit is planned."""
+        return Path(source.url) if self.working_tree else self.directory
 
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -54,6 +59,7 @@ CHANGES = 3
     help="Another revision; HEAD is what is applied.",
 )
 @click.option("--dir", "directory", metavar="PATH", type=DIRECTORY, help="What PATH holds, committed or not.")
+@click.option("--working-tree", is_flag=True, help="What is checked out here, committed or not.")
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
 @output_option("markdown", has_alias=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the plan to FILE as JSON.", metavar="FILE")
@@ -80,7 +86,7 @@ def command(settings_file: Path, output: Output, out: Path | None, detailed_exit
     failed: dict[str, ReconcilerError] = {}
     plans = None
     # The daemon fetches from remote sources at their interval only.
-    is_newest = not options.revision and options.directory is None
+    is_newest = not options.revision and options.directory is None and not options.working_tree
     if out is None and is_newest and all(source.local for source in sources):
         names = [source.name for source in sources]
         request = PlanRequest(settings_digest(settings), names, form, options.blame, colour)
@@ -102,10 +108,12 @@ def command(settings_file: Path, output: Output, out: Path | None, detailed_exit
 def _select_planned(settings: Settings, options: PlanOptions) -> list[SourceSettings]:
     """The sources to plan; of a directory, the one that it stands for. Raises NotFoundError and UsageError."""
     sources = select_sources(settings, options.name)
+    if sum(map(bool, (options.revision, options.directory, options.working_tree))) > 1:
+        raise UsageError("--revision is for commits, --dir and --working-tree for files; name one of them")
+    if options.working_tree:
+        return _select_checked_out(sources)
     if options.directory is None:
         return sources
-    if options.revision:
-        raise UsageError("--revision is for commits, --dir for what is in a directory; name one of them")
     place = options.directory.resolve()
     own = [source for source in sources if source.local and place.is_relative_to(Path(source.url).resolve())]
     candidates = own or sources
@@ -113,6 +121,15 @@ def _select_planned(settings: Settings, options: PlanOptions) -> list[SourceSett
         names = ", ".join(source.name for source in candidates)
         raise UsageError(f"{options.directory} may stand for each of the sources {names}: name one with --source")
     return candidates
+
+
+def _select_checked_out(sources: list[SourceSettings]) -> list[SourceSettings]:
+    """Those of ``sources`` that have a work tree on this machine. Raises UsageError if none has."""
+    checked_out = [source for source in sources if source.local and Path(source.url, ".git").exists()]
+    if not checked_out:
+        names = ", ".join(source.name for source in sources)
+        raise UsageError(f"no work tree is here of: {names}; --dir PATH plans a directory")
+    return checked_out
 
 
 def choose_exit_code(plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], *, is_detailed: bool) -> int:
@@ -133,7 +150,7 @@ def _plan_sources(
     reviews: list[PlanReview] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
-            if (directory := plan_options.directory) is not None:
+            if (directory := plan_options.find_directory(source)) is not None:
                 review = plan_directory(settings, source, records, directory.resolve(), blame=plan_options.blame)
             else:
                 revision, blame = plan_options.revision, plan_options.blame

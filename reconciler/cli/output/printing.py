@@ -112,4 +112,5 @@ def note_uncommitted(sources: Iterable[SourceSettings]) -> None:
             differ, do = ("s differ", "do") if paths[1:] else (" differs", "does")
             listed = ", ".join(paths[:_MOST_PATHS]) + (", …" if paths[_MOST_PATHS:] else "")
             words = f"{len(paths)} file{differ} from the commit and {do} not count: {listed}"
-            echo_text(escape_text(f"source {source.name}: {words}; commit what is to run"), err=True)
+            ways = "commit what is to run, or plan it: reconciler plan --working-tree"
+            echo_text(escape_text(f"source {source.name}: {words}; {ways}"), err=True)

@@ -117,6 +117,8 @@ def _describe_unknown_field(breach: SchemaError, secret: bool) -> Advice:
     suggestion = _shorten_text(f"known here: {', '.join(missing)}", 200) if missing else ""
     if near:
         suggestion = f"did you mean `{near}`?"
+    if meant := breach.schema.get("x-meant", {}).get(breach.field):
+        suggestion = f"here it is `{meant}`"
     # A name in some schema is no secret, even after a lost indentation.
     named = not secret or breach.field in field_names()
     message = f"unknown field {_quote_value(breach.field)}" if named else "unknown field"
@@ -181,6 +183,8 @@ def _not_listed(breach: SchemaError, secret: bool) -> Advice:
     allowed = [str(item) for item in breach.asked]
     near = _find_nearest_name(str(breach.value), allowed)
     suggestion = f"did you mean `{near}`?" if near else ""
+    if meant := breach.schema.get("x-meant", {}).get(str(breach.value)):
+        suggestion = f"here it is `{meant}`"
     listed = ", ".join(f"`{item}`" for item in allowed)
     only = "only " if len(allowed) > 1 else "it must be "
     return Advice("not-allowed", f"{_describe_value(breach, secret)} is not allowed here, {only}{listed}", suggestion)

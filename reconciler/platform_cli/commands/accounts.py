@@ -39,8 +39,9 @@ def get_keys(session: Session, kind: str, ref: str) -> None:
 
 
 def remove_key(session: Session, kind: str, ref: str, key: str) -> None:
-    """Revoke a key at once; silent on success."""
+    """Revoke a key at once; only a person at a terminal is told."""
     session.client.request("DELETE", f"{session.path(kind, ref)}/-key/{key}")
+    session.output.show_person(f"key {key} revoked")
 
 
 def invite(session: Session, kind: str, email: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.commands.resources import patch_with, read_resource
+from reconciler.platform_cli.commands.resources import delete_at, patch_with, read_resource
 from reconciler.platform_cli.session import Session
 
 
@@ -67,11 +67,13 @@ def _change_locations(
 
 
 def delete_all_workloads(session: Session, kind: str, ref: str) -> None:
-    """Delete every workload of a GVC; silent on success."""
+    """Delete every workload of a GVC; only a person at a terminal is told."""
     path = session.path(kind, ref)
     names = [value["name"] for page in session.client.items(f"{path}/workload") for value in page]
     for name in names:
-        session.change("DELETE", f"{path}/workload/{name}")
+        delete_at(session, f"{path}/workload/{name}")
+    if not names:
+        session.output.show_person("the GVC has no workload")
 
 
 def add_binding(session: Session, kind: str, ref: str, permission: tuple[str, ...], **principals: Any) -> None:

@@ -57,11 +57,13 @@ def set_default(session: Session, ref: str) -> None:
 
 
 def delete(session: Session, ref: tuple[str, ...]) -> None:
-    """Delete profiles with their tokens; silent on success."""
+    """Delete profiles with their tokens; only a person at a terminal is told."""
     for name in ref:
         find_profile(session, name)
         delete_tokens(session, name)
     session.change_profiles(lambda profiles: reduce(Profiles.without, ref, profiles))
+    for name in ref:
+        session.output.show_person(f"profile {name} deleted")
 
 
 def token(session: Session, ref: str | None) -> None:

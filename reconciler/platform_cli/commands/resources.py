@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.documents.editing.patches import assign_fields, make_patch
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
@@ -20,10 +20,7 @@ from reconciler.platform_cli.output import Columns, make_advice_getter, make_fie
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
-from reconciler.terminal.editor import run_editor
-
-_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
-"""Codes of an editor that Ctrl-C has ended, and of a shell around it."""
+from reconciler.terminal.editor import INTERRUPTED, run_editor
 
 
 def columns_of(session: Session, kind: str) -> Columns:
@@ -182,7 +179,7 @@ def _open_editor(editor: str, path: str) -> None:
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise UsageError(f"the editor {editor!r} cannot be started: {reason}; set EDITOR") from None
-    if code in _INTERRUPTED:
+    if code in INTERRUPTED:
         raise KeyboardInterrupt
     if code:
         raise RefusedError(f"the editor {editor!r} ended with {code}, so nothing was changed")
@@ -226,9 +223,10 @@ def clone(session: Session, kind: str, ref: str, name: str, description: str | N
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
-    """Delete resources; silent on success. One that fails does not hold back the others. Raises ApiError.
+    """Delete resources. One that fails does not hold back the others. Raises ApiError.
 
-    With ``force``, what waits for an approval is approved where this caller may.
+    Only a person at a terminal is told of success. With ``force``, what waits for an approval is approved where this
+    caller may.
     """
     if force:
         session.use_approval()
@@ -236,13 +234,22 @@ def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = Fals
     errors = []
     for text in ref:
         try:
-            session.change("DELETE", session.path(kind, text), **query)
+            delete_at(session, session.path(kind, text), **query)
         except ApiError as error:
             if error.status in UNUSABLE:
                 raise
             # The server names its parameter, which is an option here.
             errors.append(ApiError(str(error).replace("?force=true", "--force"), error.status))
     _raise_last(session, errors)
+
+
+def delete_at(session: Session, path: str, **query: str) -> None:
+    """Delete the resource at ``path``, and say so to a person; the word for what is reviewed first is said already."""
+    reviews = session.reviews
+    session.change("DELETE", path, **query)
+    if session.reviews == reviews:
+        kind, name = unquote(path).split("/")[-2:]
+        session.output.show_person(f"{kind} {name} deleted")
 
 
 def eventlog(session: Session, kind: str, ref: str) -> None:

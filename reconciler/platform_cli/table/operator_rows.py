@@ -41,7 +41,7 @@ OPERATOR_ROWS = (
     ),
     Row(
         ("history",),
-        "Show the runs that changed something or failed, newest first.",
+        "Show the runs that changed something or failed, and the newest commit.",
         "operating:show_history",
         "[source]",
         (_LAST._replace(default="30"),),

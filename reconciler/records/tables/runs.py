@@ -11,7 +11,9 @@ from reconciler.records.database import Database
 from reconciler.records.sql import stored_row
 
 REFUSED, UNREADABLE = "refused", "unreadable"
-"""Outcomes of runs that did nothing."""
+"""Outcomes of runs that did nothing, since they could not."""
+APPLIED, UNCHANGED = "applied", "unchanged"
+"""Outcomes of runs after which all of their revision is applied: by them, or before them."""
 INTERRUPTED = "interrupted"
 """The outcome of a run that a crash, or a failure of the records, ended."""
 
@@ -106,6 +108,22 @@ class Runs:
         with self._db.transaction():
             number = self.start(run.source, run.revision, run.reason, author=run.author, subject=run.subject)
             self.finish(number, run.outcome, "", {}, run.message)
+        return number
+
+    def append_unchanged(self, source: str, revision: str, reason: str, *, author: str = "", subject: str = "") -> int:
+        """Append a run that had nothing to do, and return its number.
+
+        0 if the newest run already ended well with ``revision``. Of commits in a row that change nothing, the newest
+        is listed, so that the list stays short.
+        """
+        last = self.last(source)
+        if last is not None and last.revision == revision and last.outcome in (APPLIED, UNCHANGED):
+            return 0
+        with self._db.transaction():
+            if last is not None and last.outcome == UNCHANGED:
+                self._db.write("DELETE FROM runs WHERE id = ?", (last.id,))
+            number = self.start(source, revision, reason, author=author, subject=subject)
+            self.finish(number, UNCHANGED, "", {})
         return number
 
     def find(self, number: int) -> Run | None:

@@ -138,6 +138,7 @@ def _start_import(environment: dict[str, str], owner: tuple[int, int] | None) ->
             user=user,
             group=group,
             extra_groups=None if owner is None else (),
+            process_group=0,  # Ctrl-C is for the daemon, which finishes what it writes
         )
     except OSError as fault:
         raise SourceError(f"git fast-import cannot be run: {fault}; is git installed?") from None

@@ -38,6 +38,8 @@ def start_program(
         raise EngineError(f"the program {command[0]} is not installed", reason=Reason.VOLUME_UNAVAILABLE)
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
     begin, passed = ((*_DIES_WITH_US, str(os.getpid())), ()) if inherited is None else ((), (inherited,))
+    # Its own group: Ctrl-C at the terminal of the daemon breaks off no copy.
+    options["process_group"] = 0
     return subprocess.Popen([*begin, *command], env=_ENVIRONMENT, pass_fds=passed, **options)  # type: ignore[call-overload,no-any-return]
 
 
