@@ -58,6 +58,11 @@ def render_page(call: Call, template: str, status: int = 200, **values: Any) -> 
     return response
 
 
+def render_macro(template: str, name: str, *values: Any) -> str:
+    """What the macro ``name`` of ``template`` makes of ``values``: a part of a page."""
+    return str(getattr(_load_environment().get_template(template).module, name)(*values))
+
+
 def is_refresh(call: Call) -> bool:
     """Whether a page that is open asks for its content again, and shows it in place of what it has."""
     return call.request.headers.get("hx-request") == "true" and take_notice(call.request) is None
