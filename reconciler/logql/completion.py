@@ -96,21 +96,21 @@ def _complete_filter(text: str, after: str) -> Iterator[Completion]:
 
 
 def _complete_label(before: str, part: str) -> Iterator[Completion]:
-    given = {name for name, _ in _MATCHER.findall(before)}
-    for name in _select_words(set(LABELS) - given, part):
+    taken = {name for name, _ in _MATCHER.findall(before)}
+    for name in _select_words(set(LABELS) - taken, part):
         yield Completion(f'{before}{name}="', name, "label")
 
 
 def _complete_value(before: str, part: str, streams: Sequence[Labels]) -> Iterator[Completion]:
-    """Values of the label at the end of ``before``, of streams that have the other labels as they are given."""
+    """Values of the label at the end of ``before``, of streams that have the other labels as they are known."""
     open_value = _OPEN_VALUE.search(before)
     if open_value is None:
         return
-    name, given = open_value[1], dict(_MATCHER.findall(before))
+    name, labels = open_value[1], dict(_MATCHER.findall(before))
     values = {
         stream[name]
         for stream in streams
-        if name in stream and all(stream.get(other) == value for other, value in given.items())
+        if name in stream and all(stream.get(other) == value for other, value in labels.items())
     }
     for value in _select_words(values, part):
         quoted = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -145,7 +145,7 @@ async def test_of_lines_of_one_moment_none_comes_twice(logged: ApiSandbox, tmp_p
         assert [text.split()[-1] for text in texts(await receive(stream))] == ["last"]
 
 
-async def test_of_many_lines_at_once_a_page_gets_the_newest_and_is_told(logged: ApiSandbox, tmp_path: Path) -> None:
+async def test_of_many_lines_at_once_a_page_gets_the_newest_and_a_note(logged: ApiSandbox, tmp_path: Path) -> None:
     page = await asyncio.to_thread(lambda: Browser(logged).log_in().get(WEB))
     many = "".join(f"line {number}\n" for number in range(MOST_OF_BATCH + 100))
     await asyncio.to_thread(write, tmp_path, many)
@@ -194,7 +194,7 @@ async def test_a_stream_ends_with_the_permission(
     assert log_processes() == []
 
 
-async def test_a_refusal_is_told_in_words_and_shows_nothing_of_others(logged: ApiSandbox) -> None:
+async def test_a_refusal_is_in_words_and_shows_nothing_of_others(logged: ApiSandbox) -> None:
     key = logged.api.store.add_key("team", "", "test", None)[1]
     for query, words in (("workload/shop/api", "no permission"), ("{", "refused"), ("workload/blog/web", "permission")):
         path = f"/ui/logs/follow?query={query}&after=0-0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 from typing import Any
 
@@ -17,11 +16,10 @@ from reconciler.api.routes.plans import compare_source
 from reconciler.api.table import ANY, make_page_operation
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key, Kind
+from reconciler.model.revision import COMMIT_OR_PARENT
 from reconciler.queries.existence import find_source
 
 _PARAMETERS = ("from", "to", "key")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}(~1)?")
-"""A commit or its parent: what names no branch, which only who may view the org knows of."""
 
 
 async def show_diff(call: Call) -> Response:
@@ -31,7 +29,7 @@ async def show_diff(call: Call) -> Response:
     sees_org = call.may("view", org)
     if key is None or not sees_org:
         call.require("view", org if key is None else key)
-    if not sees_org and not (_COMMIT.fullmatch(before) and _COMMIT.fullmatch(after)):
+    if not sees_org and not (COMMIT_OR_PARENT.fullmatch(before) and COMMIT_OR_PARENT.fullmatch(after)):
         raise Problem(
             403, f"{call.caller.principal} has no permission `view` on {org}, so name both commits by their id"
         )

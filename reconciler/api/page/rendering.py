@@ -68,9 +68,9 @@ def is_refresh(call: Call) -> bool:
     return call.request.headers.get("hx-request") == "true" and take_notice(call.request) is None
 
 
-def make_resource_path(key: Key | str) -> str:
-    """The path of the page of a resource, or of ``source/NAME``."""
-    return "/ui/resource/" + "/".join(quote(part, safe="") for part in str(key).split("/"))
+def make_resource_path(key: Key | str, view: str = "resource") -> str:
+    """The path of the page of a resource, or of ``source/NAME``; or of another ``view`` of it."""
+    return f"/ui/{view}/" + "/".join(quote(part, safe="") for part in str(key).split("/"))
 
 
 def make_action_path(key: Key, org: str, action: str, method: str = "POST") -> str:
