@@ -338,6 +338,7 @@ def _select_visible_fields(key: Key, manifest: Document | None) -> dict[str, Any
 
 async def roll_back_resource(call: Call) -> Response:
     """Roll a resource back to a version: a commit restores its manifest, once the whole tree was checked."""
+    call.require("edit", call.key())
     asked, dry = read_as(await call.body(optional=True), RollbackRequest), call.flag("dryRun") is True
     rollback, change = await try_rollback(call, asked, dry=dry)
     if isinstance(change, EarlierChange):
