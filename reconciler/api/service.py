@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from reconciler.access.refusals import Refusals
@@ -31,6 +31,9 @@ from reconciler.queries.top import ReplicaReader
 from reconciler.settings import Settings
 from reconciler.settings.api import ApiSettings
 
+if TYPE_CHECKING:
+    from reconciler.engines.reading import LogStream
+
 GIT_THREADS = 8
 """Changes that are made at once, each in its own source."""
 LISTS, OVERVIEWS = 4, 2
@@ -39,6 +42,8 @@ LONGEST_TURN = 30.0
 """Seconds that a change waits for others in the same source, such as on a slow remote."""
 GATHER_SECONDS = 0.03
 """Seconds that changes are gathered after several were written together."""
+MOST_STREAMS = 20_000
+"""The most streams of logs whose labels complete a query."""
 MOST_TOGETHER = 32
 """Changes that one push has at most."""
 _RETRY_AFTER = "5"
@@ -141,11 +146,16 @@ class Api:
         self.authenticator = Authenticator(self.store, settings, self.reader.records, clock)
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
-        self.page = PageState(self._read_page_version, clock)
+        self.page = PageState(self._read_page_version, self._list_log_streams, clock)
 
     def _read_page_version(self) -> int:
         """A number that changes with what open pages show: the records, and whether the daemon answers."""
         return 2 * self.reader.records.data_version() + self.is_alive()
+
+    def _list_log_streams(self) -> list[LogStream]:
+        from reconciler.queries.logs import list_log_streams
+
+        return list_log_streams(self.settings, MOST_STREAMS)
 
     def end_former_lives(self) -> None:
         """Delete the credentials of accounts that were deleted since the last call. Raises RecordsError."""

@@ -46,6 +46,11 @@ class ManifestEditor:
         self._by = by
 
     @property
+    def writer(self) -> SourceWriter:
+        """What writes to the source that declares the manifest."""
+        return self._writer
+
+    @property
     def pipeline(self) -> SourcePipeline:
         """The pipeline of the source that declares the manifest."""
         return self._writer.pipeline
@@ -64,7 +69,7 @@ class ManifestEditor:
             return None
         desired = parse_manifest(self.key, after)
         was = self._meaning(self._writer.known_tip()) or {}
-        return self._write(ResourceEdit(self.key, self.path, was, desired, text=DocumentText(before, after)), options)
+        return self.write(ResourceEdit(self.key, self.path, was, desired, text=DocumentText(before, after)), options)
 
     def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> CheckedChange | None:
         """Merge into the manifest the patch that ``patch_of`` makes, from the manifest in normal form."""
@@ -73,13 +78,14 @@ class ManifestEditor:
             raise RefusedError(f"{key} cannot be read in {self.path}: correct it with `reconciler edit {key}`")
         patch = ManifestPatch(key, patch_of(was), partial(_check_identity, key))
         edit = ResourceEdit(key, self.path, was, patch.apply(was), patch.patches_data, patch.apply)
-        return self._write(edit, options)
+        return self.write(edit, options)
 
     def _meaning(self, commit: str) -> dict[str, Any] | None:
         """The manifest in normal form, as ``commit`` has it; None if it cannot be read."""
         return self._writer.meaning(self._writer.read(commit, self.path), self.key)
 
-    def _write(self, edit: ResourceEdit, options: ChangeOptions) -> CheckedChange | None:
+    def write(self, edit: ResourceEdit, options: ChangeOptions) -> CheckedChange | None:
+        """Make the change ``edit`` of the manifest."""
         self._writer.renew()
         subject = options.message or f"Update {self.key}"
         request = ChangeRequest(uuid4().hex, f"{Kind.USER}/{self._by}", subject, (edit,), dry=options.dry)

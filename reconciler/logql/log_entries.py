@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 _SEARCHED = 200
 """The characters of a line in which its level is searched."""
 _FIRST_WORDS = 80
+MOST_TRACE = 200
+"""The most lines below the first one of an entry: what is indented for ever is no stack trace."""
+_MOST_STREAMS = 2_000
 _LEVELS: Mapping[str, str] = {
     **dict.fromkeys(("fatal", "critical", "panic", "emerg", "alert", "crit", "error", "err", "severe"), "error"),
     **dict.fromkeys(("warning", "warn"), "warning"),
@@ -37,18 +40,27 @@ class LogEntry(NamedTuple):
 
 def group_lines(lines: Iterable[Mapping[str, Any]]) -> list[LogEntry]:
     """The entries that ``lines``, as JSON values, oldest first, consist of; lines of other replicas may be between."""
-    entries: list[LogEntry] = []
-    newest: dict[tuple[Any, ...], LogEntry] = {}
-    for line in lines:
+    grouper = LineGrouper()
+    return list({id(entry): entry for entry in map(grouper.add, lines)}.values())
+
+
+class LineGrouper:
+    """Puts lines into entries as they come; it knows the newest entry of each stream."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[Any, ...], LogEntry] = {}
+
+    def add(self, line: Mapping[str, Any]) -> LogEntry:
+        """The entry that ``line``, as JSON values, belongs to: a new one, or one before."""
         stream, text = tuple(line.get(label) for label in _STREAM), str(line["line"])
-        before = newest.get(stream)
-        if before is not None and _is_part_of_trace(before, text):
+        before = self._newest.get(stream)
+        if before is not None and len(before.trace) < MOST_TRACE and _is_part_of_trace(before, text):
             before.trace.append(line)
-            continue
-        entry = LogEntry(line, find_level(text), [])
-        entries.append(entry)
-        newest[stream] = entry
-    return entries
+            return before
+        if before is None and len(self._newest) >= _MOST_STREAMS:
+            self._newest.clear()
+        entry = self._newest[stream] = LogEntry(line, find_level(text), [])
+        return entry
 
 
 def find_level(text: str) -> str:

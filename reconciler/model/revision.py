@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 SHORT = 12
@@ -10,6 +12,8 @@ YAML_SUFFIXES = (".yaml", ".yml")
 JSON_SUFFIX = ".json"
 SUFFIXES = (*YAML_SUFFIXES, JSON_SUFFIX)
 """How the names of files end that can be manifests. Of those in JSON, the content decides."""
+COMMIT_OR_PARENT = re.compile(r"[0-9a-f]{7,64}(~1)?")
+"""A commit or its parent: what names no branch, which only who may view the org knows of."""
 
 
 class Revision(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,6 +118,22 @@ def explain_forbidden(query: LogQuery, workloads: frozenset[str] | None) -> str:
 
 def _workload_key(labels: Mapping[str, str]) -> str:
     return f"{Kind.WORKLOAD}/{labels['gvc']}/{labels['workload']}"
+
+
+def list_log_streams(settings: Settings, most: int) -> list[LogStream]:
+    """The streams at all locations that answer, at most ``most``."""
+    streams: list[LogStream] = []
+    for reader in make_all_readers(settings):
+        if isinstance(reader, SupportsLogs):
+            with suppress(EngineError, OSError):  # others are complete without it
+                streams.extend(islice(reader.log_streams(), most - len(streams)))
+    return streams
+
+
+def select_streams(streams: Iterable[LogStream], workloads: frozenset[str] | None) -> list[dict[str, str]]:
+    """The labels of those ``streams`` that are of ``workloads`` (None: of all)."""
+    found = map(LogStream.labels, streams)
+    return [labels for labels in found if workloads is None or _workload_key(labels) in workloads]
 
 
 class LogReader:

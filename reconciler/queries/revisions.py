@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.errors import RefusedError, SourceError, SourceNotFound
@@ -14,7 +15,7 @@ from reconciler.planning.diff import diff_bodies, highest_impact
 from reconciler.planning.plan import Action, ChangeClass, Plan, Step
 from reconciler.planning.planner import digest_of
 from reconciler.printable import escape_text
-from reconciler.queries.committed import CommittedFiles, CommittedState
+from reconciler.queries.committed import MOST_BYTES, CommittedFiles, CommittedState
 from reconciler.records.store import Records
 from reconciler.render.plan.review import PlanReview
 from reconciler.settings import Settings, SourceSettings
@@ -23,28 +24,38 @@ MOST_FILES = 5_000
 """The most changed files that are compared."""
 
 
+_GVC = re.compile(rb"(?<![\w/])gvc(?![\w/])(?!['\"]?\s*:)")
+"""The word as a value, and neither the name of a field nor a part of a link."""
+
+
 class RevisionDiff(NamedTuple):
     """What changed from one revision to another, as a plan of steps without a location.
 
-    Nobody can apply or approve it. ``unread`` are files with errors in either revision, which are left out.
+    Nobody can apply or approve it. ``unread`` are files with errors in either revision, which are left out. ``files``
+    is how many differ; ``following`` is the path after which those come that were not compared, "" for none.
     """
 
     before: Revision
     after: Revision
     plan: Plan
     unread: Sequence[str]
+    files: int = 0
+    following: str = ""
 
 
 class Comparison(NamedTuple):
     """Which revisions are compared, and the resource that is of interest (None: all).
 
-    ``HEAD`` in them is the commit ``head``, else the applied one.
+    ``HEAD`` in them is the commit ``head``, else the applied one. ``most`` is how many files are compared (0: all),
+    those after ``path``. What moved from one file to another counts for the first of the two.
     """
 
     before: str
     after: str
     key: Key | None = None
     head: str = ""
+    most: int = 0
+    path: str = ""
 
 
 def compare_revisions(settings: Settings, source: SourceSettings, records: Records, asked: Comparison) -> RevisionDiff:
@@ -64,16 +75,73 @@ def compare_revisions(settings: Settings, source: SourceSettings, records: Recor
         )
     states = CommittedState(files, old), CommittedState(files, new)
     changes += _list_moved(files, states, (old, new), changes)
-    unread: set[str] = set()
-    sides: tuple[dict[Key, Resource], dict[Key, Resource]] = ({}, {})
-    for change in changes:
-        for side, state, blob in zip(sides, states, (change.before, change.after), strict=True):
-            resources = state.list_resources(change.path, blob)
-            if resources is None:
-                unread.add(change.path)
-            side.update((resource.key, resource) for resource in resources or ())
-    steps = tuple(_list_steps(*sides, asked.key))
-    return RevisionDiff(old, new, Plan(source.name, str(new), steps, digest_of(steps)), sorted(unread))
+    changes.sort(key=lambda change: change.path)
+    shown = [change for change in changes if change.path > asked.path]
+    shown = shown[: asked.most] if asked.most and asked.key is None else shown
+    comparison = _FileComparison(states)
+    if asked.key is None or not comparison.add_file_of(_find_path(records, asked.key), changes, asked.key):
+        comparison.add(shown)
+    if len(shown) < len(changes) and asked.key is None:
+        comparison.add_moved(files, [change for change in changes if change not in shown])
+    steps = tuple(comparison.list_steps(asked.key, {change.path for change in shown}))
+    plan = Plan(source.name, str(new), steps, digest_of(steps))
+    following = shown[-1].path if shown and shown[-1] is not changes[-1] else ""
+    return RevisionDiff(old, new, plan, sorted(comparison.unread), len(changes), following)
+
+
+def _find_path(records: Records, key: Key) -> str:
+    entry = records.desired.get(key)
+    return entry.path if entry is not None else ""
+
+
+class _FileComparison:
+    """The resources of changed files on both sides, each with the file that it is in."""
+
+    def __init__(self, states: tuple[CommittedState, CommittedState]) -> None:
+        self._states = states
+        self._sides: tuple[dict[Key, Resource], dict[Key, Resource]] = ({}, {})
+        self.unread: set[str] = set()
+
+    def add(self, changes: Iterable[FileChange]) -> None:
+        """Read ``changes``."""
+        for change in changes:
+            for side, state, blob in zip(self._sides, self._states, (change.before, change.after), strict=True):
+                resources = state.list_resources(change.path, blob)
+                if resources is None:
+                    self.unread.add(change.path)
+                side.update((resource.key, resource) for resource in resources or ())
+
+    def add_file_of(self, path: str, changes: Iterable[FileChange], key: Key) -> bool:
+        """Read the change of the file ``path`` alone; whether both sides have ``key`` there, so that no other has."""
+        self.add(change for change in changes if change.path == path)
+        return all(key in side for side in self._sides)
+
+    def add_moved(self, files: CommittedFiles, others: Sequence[FileChange]) -> None:
+        """Read those of ``others`` that may have what only one side has so far: it moved from file to file."""
+        before, after = self._sides
+        names = {key.name.encode() for key in before.keys() ^ after.keys()}
+        if not names:
+            return
+        pattern = re.compile(b"|".join(map(re.escape, sorted(names))))
+        unread = set(self.unread)
+        self.add(change for change in others if any(map(pattern.search, _read_sides(files, change))))
+        self.unread = unread
+
+    def list_steps(self, only: Key | None, paths: Container[str]) -> Iterator[Step]:
+        """A step for each resource that differs and is, or was first, in one of ``paths``, in order of the keys."""
+        before, after = self._sides
+        keys = {only} if only is not None else before.keys() | after.keys()
+        for key in sorted(keys, key=str):
+            old, new = before.get(key), after.get(key)
+            places = [resource.path for resource in (old, new) if resource is not None]
+            if only is not None or (places and min(places) in paths):
+                yield from _compare_resources(key, old, new)
+
+
+def _read_sides(files: CommittedFiles, change: FileChange) -> list[bytes]:
+    """The bytes of a file in both revisions, without one that is too large to be compared."""
+    blobs = (blob for blob in (change.before, change.after) if blob)
+    return [files.repository.read(blob) for blob in blobs if files.repository.size(blob) <= MOST_BYTES]
 
 
 def review_diff(diff: RevisionDiff) -> PlanReview:
@@ -126,9 +194,19 @@ def _list_gvc_folders(files: CommittedFiles, changes: Iterable[FileChange]) -> s
         directory_of(change.path)
         for change in changes
         for blob in (change.before, change.after)
-        for manifest in (files.manifests(blob) or () if blob else ())
+        if blob and _may_declare_gvc(files, blob)
+        for manifest in files.manifests(blob) or ()
         if manifest.kind is Kind.GVC
     }
+
+
+def _may_declare_gvc(files: CommittedFiles, blob: str) -> bool:
+    """Whether a file may declare a GVC, by its bytes: to decode each of many files takes milliseconds."""
+    if files.repository.size(blob) > MOST_BYTES:
+        return False
+    raw = files.repository.read(blob)
+    # An escape or an alias could write the word in another way.
+    return b"\\" in raw or b"*" in raw or _GVC.search(raw) is not None
 
 
 def _list_files(files: CommittedFiles, revision: Revision, folder: str) -> Iterator[FileChange]:
@@ -137,16 +215,13 @@ def _list_files(files: CommittedFiles, revision: Revision, folder: str) -> Itera
     return (change for change in files.repository.changes("", revision.tree) if change.path.startswith(prefix))
 
 
-def _list_steps(before: dict[Key, Resource], after: dict[Key, Resource], only: Key | None) -> Iterator[Step]:
-    """A step for each resource that differs, in order of the keys."""
-    keys = {only} if only is not None else before.keys() | after.keys()
-    for key in sorted(keys, key=str):
-        old, new = before.get(key), after.get(key)
-        if old is None and new is not None:
-            yield Step(Action.CREATE, key, "", "", 0, new.digest, new.body)
-        elif new is None and old is not None:
-            yield Step(Action.DELETE, key, "", "", 0, old.digest, old.body)
-        elif old is not None and new is not None and old.digest != new.digest:
-            changes = diff_bodies(key.kind, old.body, new.body, "")
-            action = Action.REPLACE if highest_impact(changes) is ChangeClass.REPLACE else Action.UPDATE
-            yield Step(action, key, "", "", 0, new.digest, new.body, old.digest, changes)
+def _compare_resources(key: Key, old: Resource | None, new: Resource | None) -> Iterator[Step]:
+    """The step from ``old`` to ``new``, if they differ."""
+    if old is None and new is not None:
+        yield Step(Action.CREATE, key, "", "", 0, new.digest, new.body)
+    elif new is None and old is not None:
+        yield Step(Action.DELETE, key, "", "", 0, old.digest, old.body)
+    elif old is not None and new is not None and old.digest != new.digest:
+        changes = diff_bodies(key.kind, old.body, new.body, "")
+        action = Action.REPLACE if highest_impact(changes) is ChangeClass.REPLACE else Action.UPDATE
+        yield Step(action, key, "", "", 0, new.digest, new.body, old.digest, changes)

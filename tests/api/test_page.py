@@ -62,6 +62,8 @@ ADDRESSES = (
     "/ui/resource/gvc/shop",
     "/ui/resource/secret/db",
     "/ui/evidence/workload/shop/api",
+    "/ui/rollback/workload/shop/api?revision=main",
+    "/ui/rollback/gvc/shop?revision=main",
     "/ui/exec/workload/shop/api",
     "/ui/resource/source/main",
     "/ui/runs",

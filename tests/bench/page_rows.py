@@ -28,6 +28,8 @@ from tests.support.sandbox import eventually
 PAGES = 200
 """Pages that are open, of ACCOUNTS in turn: one caller has fifty at most."""
 ACCOUNTS = tuple(f"bench-page-{number}" for number in range(5))
+CHANGED_FILES = 100
+"""The files that differ between two revisions, of which a page shows some."""
 REST = 10.0
 """Seconds after which a page asks again at once."""
 
@@ -46,8 +48,16 @@ def page(workspace: Workspace) -> Iterator[Row]:
         texts = [name[:length] for length in range(2, len(name) + 1)] + [gvc[:4], "no-such-thing", f"/{name}"]
         searches = [f"/ui/resources?text={text}" for text in texts]
         yield _view(workspace, Load(pid, socket, searches, 1), "a search as somebody types, p50", 0.05)
+        yield _compare(workspace, installation.repository, pid, socket)
         keys = _make_keys(installation, socket)
         yield from asyncio.run(_measure_open_pages(workspace, installation.repository, pid, Server(socket, keys)))
+
+
+def _compare(workspace: Workspace, repository: Path, pid: int, socket: Path) -> Row:
+    """What a page takes that shows the differences of two revisions, in which CHANGED_FILES differ."""
+    commit = commit_change(repository, CHANGED_FILES, 7_900_000)
+    paths = [f"/ui/diff/source/main?from={commit}~1&to={commit}"]
+    return _view(workspace, Load(pid, socket, paths, 1), f"a diff of two revisions, {CHANGED_FILES} files, p50", 0.1)
 
 
 def _view(workspace: Workspace, load: Load, what: str, limit: float) -> Row:

@@ -53,6 +53,7 @@ FURTHER = {
     "exec": ["--", "true"],
     "hold": ["--for", "1s"],
     "patch": ["tags.team=web"],
+    "rollback": ["--previous"],
     "tag": ["a=b"],
     "volume import": ["nightly"],
     "volume clone": ["nightly", "volumeset/shop/data"],

@@ -79,6 +79,13 @@ def test_what_the_commands_answer(sandbox: CommandSandbox) -> None:
         ("tag", WEB, "tier"),
         ("tag", WEB),
         ("tag", WEB, "tier=back", "--review"),
+        ("rollback", WEB, "main~2", "--dry-run"),
+        ("rollback", WEB, "main~2", "--reason", "the shop has no front"),
+        ("rollback", WEB, "main~3"),
+        ("rollback", WEB, "nowhere"),
+        ("rollback", WEB, "--previous"),
+        ("rollback", WEB, "main~1", "--force"),
+        ("rollback", "main", "main~1", "--dry-run"),
     ):
         ended = sandbox.run(*words)
         transcript += f"$ reconciler {' '.join(words)}\n{ended.out}{ended.err}"

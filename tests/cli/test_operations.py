@@ -135,7 +135,7 @@ def test_a_suspension_ends_by_itself(sandbox: CommandSandbox) -> None:
         (("retry", WEB), "nothing of workload/shop/web has failed"),
         (("adopt", WEB), "workload/shop/web is no orphan: the source main owns it"),
         (("rollback", "main", "no-such-branch"), "revision 'no-such-branch' is not in the repository"),
-        (("rollback", "other", "HEAD"), "there is no source 'other'"),
+        (("rollback", "other", "HEAD"), "there is no resource or source 'other'"),
     ],
 )
 def test_impossible_commands_are_refused_with_a_reason(

@@ -176,6 +176,13 @@ def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -
     )
 
 
+def test_what_workloads_used(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    text = session(sandbox, ["usage", WEB])
+    sandbox.applied()
+    golden("usage.txt", text + session(sandbox, ["usage", WEB], ["usage", "wl", "wed"], ["help", "usage"]))
+
+
 def test_the_host_and_its_records(tmp_path: Path) -> None:
     sandbox = CommandSandbox(tmp_path)
     before = session(sandbox, ["doctor"])
@@ -266,4 +273,4 @@ def test_no_command_is_without_a_golden_case() -> None:
 def test_wrong_use_is_reported_in_one_manner(tmp_path: Path) -> None:
     lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "a/b/c/d"], ["get", "worklod"], ["plan", "x"])
     results = ((words, here(*words, cwd=tmp_path)) for words in lines)
-    golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in results))
+    golden("wrong-use.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in results))

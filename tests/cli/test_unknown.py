@@ -51,7 +51,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
         (("history", "mian"), NO_SOURCE),
         (("plan", "--source", "mian"), NO_SOURCE),
         (("sync", "mian"), NO_SOURCE),
-        (("rollback", "mian", "HEAD"), NO_SOURCE),
         (("explain", "readines-missing"), "there is no rule 'readines-missing'; did you mean readiness-missing?"),
     ],
     ids=" ".join,
@@ -61,8 +60,8 @@ def test_an_unknown_name_is_an_error(sandbox: CommandSandbox, words: tuple[str, 
 
 
 def test_a_source_among_resources_is_named_with_the_nearest(sandbox: CommandSandbox) -> None:
-    for command in ("suspend", "resume"):
-        result = sandbox.run(command, "mian")
+    for words in (("suspend", "mian"), ("resume", "mian"), ("rollback", "mian", "HEAD")):
+        result = sandbox.run(*words)
         assert (result.code, result.err) == (1, "error: there is no resource or source 'mian'; did you mean main?\n")
 
 

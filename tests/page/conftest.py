@@ -41,14 +41,16 @@ def read_report():
     raise ValueError("<script>alert(1)</script> is no report")
 read_report()
 """
+FLOOD = "for i in 1 2 3 4 5 6; do seq -f 'line %g' $((i * 400 - 399)) $((i * 400)); sleep 0.6; done"
+"""2,400 lines, not so many at once that a page leaves some out."""
 HOSTILE = "Make the greeting <script>alert(1)</script> \u202egnp.exe\u202c shorter"
 """The message of a commit, which is hostile to a page."""
 
 
-def make_job() -> str:
-    """A cron workload whose program prints lines of each level, and fails with a stack trace."""
+def make_job(name: str, **more: Any) -> str:
+    """A cron workload."""
     plain: dict[str, Any] = {"type": "cron", "ports": None, "readinessProbe": None, "defaultOptions": {}}
-    return served("report", args=["-c", FAILING], job={"schedule": "30 4 * * 1"}, **plain)
+    return served(name, job={"schedule": "30 4 * * 1"}, **plain, **more)
 
 
 def make_store() -> str:
@@ -92,7 +94,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
         "shop/data.yaml": DATA,
         "shop/media.yaml": DATA.replace("name: data", "name: media"),
         "shop/store.yaml": make_store(),
-        "shop/report.yaml": make_job(),
+        # Its program prints lines of each level, and fails with a stack trace.
+        "shop/report.yaml": make_job("report", args=["-c", FAILING]),
+        "shop/flood.yaml": make_job("flood", command="sh", args=["-c", FLOOD]),
     }
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
     with host_sandbox(tmp_path_factory.mktemp("page"), files, api=api) as sandbox, sandbox.daemon() as daemon:

@@ -138,7 +138,7 @@ def test_a_stack_trace_is_folded_below_its_line(site: Site) -> None:
         assert "<script>alert(1)</script> is no report" in trace.inner_text()
         page.get_by_label("Level").select_option("info")
         page.get_by_role("button", name="Show").click()
-        assert page.locator(".log > *").count() == 1
+        assert page.locator("#lines > *").count() == 1
 
 
 def test_favourites_are_in_the_browser_alone(site: Site) -> None:

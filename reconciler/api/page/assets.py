@@ -19,7 +19,7 @@ _MEDIA = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css
 _YEAR = 31_536_000
 _HASH_LENGTH = 12
 PATH = "/ui/asset"
-_OWN = ("icon.svg", "page.css", "page.js", "terminal.js")
+_OWN = ("icon.svg", "logs.js", "page.css", "page.js", "terminal.js")
 
 VENDORED: Mapping[str, str] = MappingProxyType(
     {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 from typing import Any
+from urllib.parse import quote as quote_path
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -17,25 +18,27 @@ from reconciler.api.routes.plans import compare_source
 from reconciler.api.table import ANY, make_page_operation
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key, Kind
+from reconciler.model.revision import COMMIT_OR_PARENT
 from reconciler.queries.existence import find_source
 
-_PARAMETERS = ("from", "to", "key")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}(~1)?")
-"""A commit or its parent: what names no branch, which only who may view the org knows of."""
+_PARAMETERS = ("from", "to", "key", "after")
+MOST_FILES = 20
+"""The files that one page compares; the others are on the pages that follow."""
 
 
 async def show_diff(call: Call) -> Response:
     """The differences that the caller may view between two revisions, of all resources or of one."""
-    before, after, text = (call.query(name).strip() for name in _PARAMETERS)
+    before, after, text = (call.query(name).strip() for name in ("from", "to", "key"))
     org, key = Key(Kind.ORG, "", call.org), _parse_key(text)
     sees_org = call.may("view", org)
     if key is None or not sees_org:
         call.require("view", org if key is None else key)
-    if not sees_org and not (_COMMIT.fullmatch(before) and _COMMIT.fullmatch(after)):
+    if not sees_org and not (COMMIT_OR_PARENT.fullmatch(before) and COMMIT_OR_PARENT.fullmatch(after)):
         raise Problem(
             403, f"{call.caller.principal} has no permission `view` on {org}, so name both commits by their id"
         )
     source = find_source(call.api.settings, call.request.path_params["name"])
+    path = call.query("after")
     command = f"reconciler diff {quote(before)} {quote(after)} --source {source.name}" + (
         f" --key {key}" if key is not None else ""
     )
@@ -43,10 +46,15 @@ async def show_diff(call: Call) -> Response:
     if not (before and after):
         return render_page(call, "diff.html", **values, diff=None, command="")
     try:
-        diff = await run_in_thread(call, lambda: compare_source(call, source))
+        diff = await run_in_thread(call, lambda: compare_source(call, source, MOST_FILES, path))
     except RefusedError as error:
         raise Problem(409, str(error)) from None
     seen = [step for step in diff.plan.steps if _may_view_step(call, step.key, step.body)]
+    following = {"from": diff.before.commit, "to": diff.after.commit, "after": diff.following}
+    values |= {
+        "is_part_of_it": bool(path or diff.following),
+        "next_page": f"/ui/diff/source/{quote_path(source.name)}?{urlencode(following)}" if diff.following else "",
+    }
     return render_page(call, "diff.html", **values, diff=diff, command=command, **show_steps(diff.plan, seen))
 
 

@@ -58,14 +58,19 @@ def render_page(call: Call, template: str, status: int = 200, **values: Any) -> 
     return response
 
 
+def render_macro(template: str, name: str, *values: Any) -> str:
+    """What the macro ``name`` of ``template`` makes of ``values``: a part of a page."""
+    return str(getattr(_load_environment().get_template(template).module, name)(*values))
+
+
 def is_refresh(call: Call) -> bool:
     """Whether a page that is open asks for its content again, and shows it in place of what it has."""
     return call.request.headers.get("hx-request") == "true" and take_notice(call.request) is None
 
 
-def make_resource_path(key: Key | str) -> str:
-    """The path of the page of a resource, or of ``source/NAME``."""
-    return "/ui/resource/" + "/".join(quote(part, safe="") for part in str(key).split("/"))
+def make_resource_path(key: Key | str, view: str = "resource") -> str:
+    """The path of the page of a resource, or of ``source/NAME``; or of another ``view`` of it."""
+    return f"/ui/{view}/" + "/".join(quote(part, safe="") for part in str(key).split("/"))
 
 
 def make_action_path(key: Key, org: str, action: str, method: str = "POST") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 
 if TYPE_CHECKING:
+    from reconciler.engines.reading import LogStream
     from reconciler.planning.versions import ResourceHistory
 
 POLL_SECONDS = 0.03
@@ -28,18 +30,45 @@ BEAT_SECONDS = 15.0
 """Seconds without a change after which those that wait go on."""
 MOST_PAGES, MOST_PAGES_OF_CALLER = 500, 50
 """Pages that are open at once, and those of one caller."""
+MOST_LOGS, MOST_LOGS_OF_CALLER = 24, 6
+"""Pages that follow logs at once, each by a process, and those of one caller. Other readers of logs have their own."""
+STREAMS_SECONDS = 10.0
+"""Seconds for which a list of the streams of logs is used."""
 
 
 class PageState:
     """The state of all pages; ``read_version`` reads what changes with each write of the daemon."""
 
-    def __init__(self, read_version: Callable[[], int], clock: Clock) -> None:
+    def __init__(
+        self, read_version: Callable[[], int], list_streams: Callable[[], list[LogStream]], clock: Clock
+    ) -> None:
         self.links = PageLinks(clock.monotonic)
         self.streams = Admission("follow the records by a page", MOST_PAGES, MOST_PAGES_OF_CALLER)
+        self.logs = Admission("follow logs by a page", MOST_LOGS, MOST_LOGS_OF_CALLER)
         self.recorded = RecordedFeed(read_version)
+        self.log_streams = KnownStreams(list_streams, clock.monotonic)
         self.views = SharedViews(clock.monotonic)
         self.histories: dict[tuple[str, str], ResourceHistory] = {}
         """The versions of resources that pages showed, by key and applied commit."""
+
+
+class KnownStreams:
+    """The streams of logs at all locations, listed anew after some seconds: a query is completed at each key."""
+
+    def __init__(self, list_streams: Callable[[], list[LogStream]], monotonic: Callable[[], float]) -> None:
+        self._list_streams = list_streams
+        self._monotonic = monotonic
+        self._streams: list[LogStream] = []
+        self._until = -math.inf
+        self._lock = asyncio.Lock()
+
+    async def read(self) -> list[LogStream]:
+        """The streams of a moment ago."""
+        async with self._lock:
+            if self._monotonic() >= self._until:
+                self._streams = await asyncio.to_thread(self._list_streams)
+                self._until = self._monotonic() + STREAMS_SECONDS
+        return self._streams
 
 
 class RecordedFeed:

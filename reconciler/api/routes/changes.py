@@ -8,9 +8,10 @@ from functools import cache, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
-from reconciler.api.call import Call
+from reconciler.api.call import Call, read_as
 from reconciler.api.documents import resource_document
 from reconciler.api.idempotency import earlier_answer
 from reconciler.api.problems import Problem
@@ -34,15 +35,18 @@ from reconciler.changes.requests import (
     SeenManifest,
 )
 from reconciler.daemon.wake import wake_daemon
-from reconciler.errors import NotFoundError
+from reconciler.errors import NotFoundError, SourceNotFound
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
+from reconciler.model.revision import COMMIT_OR_PARENT
+from reconciler.planning.plan import Plan
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
+    from reconciler.changes.restoring import ManifestRollback
     from reconciler.changes.write import CheckedChange
 
 _TAG = re.compile(r'"([0-9a-f]{32})-[0-9a-f]{24}"')
@@ -58,6 +62,17 @@ class Declaration(NamedTuple):
     source: SourceSettings
     path: str
     new: bool = False
+
+
+class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The commit whose manifest comes back ("": the version before the applied one), and why.
+
+    ``digest`` is that of the plan that the caller saw, "" for any.
+    """
+
+    revision: str = ""
+    reason: str = ""
+    digest: str = ""
 
 
 async def create_resource(call: Call) -> Response:
@@ -321,6 +336,85 @@ def _select_visible_fields(key: Key, manifest: Document | None) -> dict[str, Any
     return {name: value for name, value in (manifest or {}).items() if key.kind is not Kind.SECRET or name != "data"}
 
 
+async def roll_back_resource(call: Call) -> Response:
+    """Roll a resource back to a version: a commit restores its manifest, once the whole tree was checked."""
+    call.require("edit", call.key())
+    asked, dry = read_as(await call.body(optional=True), RollbackRequest), call.flag("dryRun") is True
+    rollback, change = await try_rollback(call, asked, dry=dry)
+    if isinstance(change, EarlierChange):
+        return earlier_answer(call, change)
+    key, short = rollback.edit.key, rollback.revision.commit[:12]
+    if change is None:
+        return call.respond({"message": f"{key} is as in {short} already", "change": None})
+    from reconciler.api.commits import visible_change
+    from reconciler.render.plan.summary import format_summary
+
+    shown = visible_change(change, make_view_check(call, [rollback.edit]), dry=dry)
+    plan = select_own_steps(change, key)
+    if dry:
+        message = f"{key} would be as in {short} again: {format_summary(plan)}"
+    else:
+        wake_daemon(call.api.settings.state, plan.source, "ref")
+        message = f"{key} is as in {short} again, by the commit {change.commit.id[:12]} on {change.branch}"
+        message += f"; open a review: {change.review}" if change.review else ""
+    return call.respond({"message": message, "change": shown})
+
+
+async def try_rollback(
+    call: Call, asked: RollbackRequest, *, dry: bool
+) -> tuple[ManifestRollback, CheckedChange | EarlierChange | None]:
+    """Roll back the resource in the path as ``asked``, or only check that if ``dry``; None for no difference.
+
+    Raises Problem, RefusedError and SourceError.
+    """
+    from reconciler.changes.restoring import write_message
+
+    declaration = await _find_declaration(call, "edit")
+    key, source = declaration.key, declaration.source
+    # Another caller wrote what comes back.
+    call.require("view", key)
+    _check_expression(call, asked.revision)
+    rollback = await call.in_git(lambda: call.with_reader(lambda: _make_rollback(call, declaration, asked.revision)))
+    manifest = rollback.edit.wanted
+    assert manifest is not None
+    admit_change(call, key, meaning_of(call, key), manifest)
+    edit = rollback.edit._replace(admit=admission_in_git(call, key, manifest))
+    subject = write_message(rollback, asked.reason)
+    return rollback, await write_edits(call, source, [edit], subject, dry=dry, digest=asked.digest)
+
+
+def _check_expression(call: Call, expression: str) -> None:
+    """Raise Problem 403 where ``expression`` names a branch, which only who may view the org knows of."""
+    org = Key(Kind.ORG, "", call.org)
+    if expression and not COMMIT_OR_PARENT.fullmatch(expression) and not call.may("view", org):
+        raise Problem(403, f"{call.caller.principal} has no permission `view` on {org}, so name the commit by its id")
+
+
+def _make_rollback(call: Call, declaration: Declaration, expression: str) -> ManifestRollback:
+    from reconciler.changes.restoring import choose_version, explain_way_in_git, make_rollback
+
+    key, source, path = declaration.key, declaration.source, declaration.path
+    if declaration.new:
+        raise Problem(409, f"{key} has no manifest in Git, and so no earlier version")
+    try:
+        chosen = choose_version(call.api.settings, call.reader.records, key, expression)
+        if call.api.writes == "refuse":
+            way = explain_way_in_git(source, path, chosen)
+            words = f"the settings refuse changes through the API; in a work tree: {way}, then commit and push"
+            raise Problem(403, words)
+        with call.api.writers.borrow(source) as writer:
+            return make_rollback(writer, key, path, chosen)
+    except SourceNotFound as error:
+        raise Problem(404, str(error)) from None
+
+
+def select_own_steps(change: CheckedChange, key: Key) -> Plan:
+    """The plan of ``change`` with the steps of ``key`` alone: others wait in it for reasons of their own."""
+    plan = change.planned.plan
+    assert plan is not None
+    return msgspec.structs.replace(plan, steps=tuple(step for step in plan.steps if step.key == key))
+
+
 _COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
 _ANSWERS: dict[int, str] = {200: "What was written.", 400: "Findings.", 409: "Changed meanwhile."}
 _CREATED, _DELETED = {**_ANSWERS, 201: "Created."}, {**_ANSWERS, 202: "Deleted in Git; the daemon deletes it next."}
@@ -347,8 +441,25 @@ _OF_RESOURCES = tuple(
         )._replace(answers=_DELETED),
     )
 )
+_OF_VERSIONS = tuple(
+    Operation(
+        "POST",
+        f"{path}/{{name}}/-rollback",
+        roll_back_resource,
+        "Roll a resource back to a version of its manifest.",
+        "edit",
+        {200: "What was written.", 400: "Findings.", 409: "The state of the target refuses it."},
+        ("dryRun",),
+        body=RollbackRequest,
+        optional_body=True,
+        changes=True,
+        idempotent=True,
+    )
+    for path in _COLLECTIONS
+)
 OPERATIONS = (
     _make_operation("PUT", "/org/{org}", put_resource, "Replace the manifest of the org.", "edit", "dryRun", "source"),
     _make_operation("PATCH", "/org/{org}", patch_resource, "Change fields of the org.", "edit", "dryRun", "source"),
     *_OF_RESOURCES,
+    *_OF_VERSIONS,
 )

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from reconciler.api.call import LARGEST, Call
 from reconciler.api.problems import Problem
+from reconciler.api.rate_limits import Admission
 from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, Operation
 from reconciler.model.key import Key, Kind
@@ -30,15 +31,22 @@ _MOST_QUERY = 4096
 _BLOCK = 65_536
 
 
+class FollowedLogs(NamedTuple):
+    """Lines as they come, an object in JSON each; ``check`` raises Problem once the caller may no longer read them."""
+
+    blocks: AsyncIterator[bytes]
+    check: Callable[[Call], None]
+
+
 async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
-    workloads = await call.apart(lambda: _list_readable_workloads(call))
+    workloads = await call.apart(lambda: list_readable_workloads(call))
     follow = call.flag("follow") is True
     request = _parse_log_request(
         call, call.query("query"), call.count("lines", 100, _MOST_LINES), workloads, follow=follow
     )
     async with contextlib.AsyncExitStack() as stack:
-        running = await _open_logs(call, request, stack)
+        running = await _open_logs(call, request, stack, call.api.streams)
         check = partial(_check_readable, before=workloads) if follow else None
         return PartStream(call, _read_blocks(running), stack.pop_all(), check)
 
@@ -48,12 +56,25 @@ async def collect_lines(call: Call, limit: int, query: str = "") -> list[dict[st
 
     Raises Problem.
     """
-    workloads = await call.apart(lambda: _list_readable_workloads(call))
+    workloads = await call.apart(lambda: list_readable_workloads(call))
     request = _parse_log_request(call, query or call.query("query"), limit, workloads, follow=False)
     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(_MOST_SECONDS):
-        running = await _open_logs(call, request, stack)
+        running = await _open_logs(call, request, stack, call.api.streams)
         content = b"".join([block async for block in _read_blocks(running)])
     return [msgspec.json.decode(line) for line in content.splitlines()]
+
+
+async def follow_lines(
+    call: Call, since: float, limit: int, stack: contextlib.AsyncExitStack, admission: Admission
+) -> FollowedLogs:
+    """The lines of the query from ``since`` on, in seconds since the epoch, and then new ones until ``stack`` ends.
+
+    Of those that are there already, the newest come, at most ``limit``. Raises Problem.
+    """
+    workloads = await call.apart(lambda: list_readable_workloads(call))
+    request = _parse_log_request(call, call.query("query"), limit, workloads, follow=True)
+    running = await _open_logs(call, msgspec.structs.replace(request, since=since), stack, admission)
+    return FollowedLogs(_read_blocks(running), partial(_check_readable, before=workloads))
 
 
 def _parse_log_request(
@@ -80,11 +101,13 @@ def _parse_log_request(
     )
 
 
-async def _open_logs(call: Call, request: LogRequest, stack: contextlib.AsyncExitStack) -> Process:
+async def _open_logs(
+    call: Call, request: LogRequest, stack: contextlib.AsyncExitStack, admission: Admission
+) -> Process:
     """The process that reads the logs, which ends with ``stack``. Raises Problem."""
     from reconciler.api.log_process import encode_request
 
-    stack.enter_context(call.api.streams.admit(call.caller.principal))
+    stack.enter_context(admission.admit(call.caller.principal))
     running = await _start_log_process(encode_request(request))
     stack.push_async_callback(_stop_log_process, running)
     assert running.stdout is not None
@@ -94,7 +117,7 @@ async def _open_logs(call: Call, request: LogRequest, stack: contextlib.AsyncExi
     return running
 
 
-def _list_readable_workloads(call: Call) -> frozenset[str] | None:
+def list_readable_workloads(call: Call) -> frozenset[str] | None:
     """The keys of the workloads whose logs the caller may read; None: all. Raises Problem 403 if there are none."""
     org = Key(Kind.ORG, "", call.org)
     # The setting `readers` includes the logs, which the group `viewers` may not read by itself.
@@ -114,7 +137,7 @@ def _list_readable_workloads(call: Call) -> frozenset[str] | None:
 
 def _check_readable(call: Call, before: frozenset[str] | None) -> None:
     """Raise Problem 403 once the caller may no longer read all that it could ``before``."""
-    now = _list_readable_workloads(call)
+    now = list_readable_workloads(call)
     if now is not None and (before is None or not before <= now):
         raise Problem(403, f"{call.caller.principal} may no longer read all of these logs")
 

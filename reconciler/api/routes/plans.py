@@ -52,15 +52,18 @@ async def read_diff(call: Call) -> Response:
     return _plan_response(call, review_diff(diff), list_unread(diff))
 
 
-def compare_source(call: Call, source: SourceSettings) -> RevisionDiff:
-    """What differs in ``source`` between the revisions of the query. Raises Problem 400 and 404."""
+def compare_source(call: Call, source: SourceSettings, most: int = 0, path: str = "") -> RevisionDiff:
+    """What differs in ``source`` between the revisions of the query; ``most`` and ``path`` as of Comparison.
+
+    Raises Problem 400 and 404.
+    """
     from reconciler.queries.revisions import Comparison, compare_revisions
 
     before, after, text = call.query("from"), call.query("to"), call.query("key")
     if not (before and after):
         raise Problem(400, "from and to are the two revisions to compare")
     try:
-        asked = Comparison(before, after, Key.parse(text) if text else None)
+        asked = Comparison(before, after, Key.parse(text) if text else None, most=most, path=path)
     except ValueError as error:
         raise Problem(400, str(error)) from None
     try:

@@ -1,52 +1,93 @@
-"""`reconciler rollback`: roll a source back to an older revision."""
+"""`reconciler rollback`: roll a source or a resource back to an older revision."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
 from reconciler.cli.output.printing import echo_text
+from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.operations.commands import OperatorCommands
     from reconciler.operations.data_rollback import RollbackTarget
 
+_OF_SOURCES = ("force", "with_data", "approve")
 
-@click.command(epilog="Example: reconciler rollback main HEAD~1 --reason incident-12")
-@click.argument("source")
+
+@click.command(cls=TargetCommand, epilog="Example: reconciler rollback workload/shop/api 4f2a91c0 --dry-run")
+@target_argument("target", resolve_name, metavar="TARGET")
 @click.argument("revision", metavar="[REV]", required=False, default="")
-@click.option("--previous", is_flag=True, help="Roll back to the last good revision before the applied one.")
+@click.option("--previous", is_flag=True, help="Roll back to what was applied before.")
+@click.option("--dry-run", is_flag=True, help="Show the plan of a resource; change nothing.")
 @click.option("--force", is_flag=True, help="Accept a revision that the source never followed.")
 @click.option("--with-data", is_flag=True, help="Restore volumes from the snapshots before newer versions.")
 @click.option("--approve", default="", metavar="DIGEST", help="Approve the loss of data that --with-data shows.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
 @settings_option
-def command(settings_file: Path, source: str, revision: str, reason: str, approve: str, **how: bool) -> None:
-    """Roll a source back to the revision REV, and ignore pushes until `reconciler resume SOURCE`.
+def command(settings_file: Path, target: str, revision: str, reason: str, **how: Any) -> int:
+    """Roll a source, or the manifest of one resource, back to the revision REV.
 
-    REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
-    whichever commit is checked out. REV must be an ancestor of the commits that the source followed.
+    A source applies REV, and no pushes until `reconciler resume SOURCE`. For a resource, a new commit restores its
+    manifest as REV has it, once the whole tree was checked.
 
-    Meanwhile drift is healed towards REV. Deletes beyond the budget wait for approval as in any other run.
+    REV is a commit, a tag, or an expression such as main~2; HEAD is the applied commit. It is an ancestor of the
+    commits that the source followed.
     """
-    from reconciler.operations.commands import PREVIOUS
-
     if how["previous"] == bool(revision):
         raise UsageError("name either a revision REV or --previous")
-    selector = PREVIOUS if how["previous"] else revision
+    if "/" in target:
+        if any(how[name] for name in _OF_SOURCES):
+            raise UsageError("--force, --with-data and --approve are about sources, and not about one resource")
+        return _roll_back_resource(settings_file, target, revision, reason, is_dry=how["dry_run"])
+    if how["dry_run"]:
+        raise UsageError(f"--dry-run is about one resource; for a source: reconciler plan {target} --revision REV")
+    return _roll_back_source(settings_file, target, revision, reason, how)
+
+
+def _roll_back_source(settings_file: Path, source: str, revision: str, reason: str, how: dict[str, Any]) -> int:
+    from reconciler.operations.commands import PREVIOUS
 
     def roll_back(operations: OperatorCommands) -> str:
-        target = operations.rollback_target(source, selector, force=how["force"])
+        target = operations.rollback_target(source, revision or PREVIOUS, force=how["force"])
         if how["with_data"]:
-            _check_approved(target, approve)
+            _check_approved(target, how["approve"])
         return operations.rollback(target, reason, with_data=how["with_data"])
 
     run_operation(settings_file, roll_back)
+    return 0
+
+
+def _roll_back_resource(settings_file: Path, target: str, revision: str, reason: str, *, is_dry: bool) -> int:
+    """Commit the manifest of ``target`` as ``revision`` has it ("": as the version before); returns the exit code."""
+    from contextlib import closing
+
+    from reconciler.changes.restoring import choose_version, make_rollback, write_message
+    from reconciler.changes.write import RevisionRefused
+    from reconciler.cli.manifest_changes import ChangeParameters, open_change
+    from reconciler.cli.options import load_settings_as_owner
+    from reconciler.cli.output.forms import Output
+    from reconciler.clock import SystemClock
+    from reconciler.model.key import Key
+    from reconciler.records.store import Records
+
+    key, settings = Key.parse(target), load_settings_as_owner(settings_file)
+    with closing(Records.open_existing(settings.state, SystemClock(settings.state))) as records:
+        chosen = choose_version(settings, records, key, revision)
+    with open_change(key, ChangeParameters(settings_file, "", review=False, dry_run=is_dry, output=Output())) as change:
+        manifest = change.manifest
+        rollback = make_rollback(manifest.writer, key, manifest.path, chosen)
+        options = change.options._replace(message=write_message(rollback, reason))
+        try:
+            change.show(manifest.write(rollback.edit, options))
+        except RevisionRefused as refused:
+            return change.show_refusal(refused)
+    return 0
 
 
 def _check_approved(target: RollbackTarget, approved: str) -> None:

@@ -80,14 +80,27 @@ def resume(session: Session, target: str) -> None:
     _send_operator_request(session, f"{session.path_of_target(target)}/-resume")
 
 
-def roll_back(
-    session: Session, source: str, revision: str | None, previous: bool, force: bool, reason: str | None
-) -> None:
-    """Roll a source back."""
+def roll_back(session: Session, target: str, revision: str | None, reason: str | None, **how: bool | None) -> None:
+    """Roll a source back, or the manifest of a resource."""
+    previous, force, dry_run = (how[name] for name in ("previous", "force", "dry_run"))
     if bool(previous) == bool(revision):
         raise UsageError("name either a revision or --previous")
-    body = {"revision": revision or "", "reason": reason or "", "force": bool(force)}
-    _send_operator_request(session, f"{session.path_of_target(source)}/-rollback", body)
+    path, body = f"{session.path_of_target(target)}/-rollback", {"revision": revision or "", "reason": reason or ""}
+    if "/" not in target.removeprefix(f"{SOURCE}/"):
+        if dry_run:
+            raise UsageError(f"--dry-run is about one resource; for a source: platform plan {target} --revision REV")
+        _send_operator_request(session, path, body | {"force": bool(force)})
+        return
+    if force:
+        raise UsageError("--force is about sources, and not about one resource")
+    answer = session.change("POST", path, body, **({"dryRun": "true"} if dry_run else {})).body
+    if not session.output.is_text:
+        session.output.value(answer)
+        return
+    change = answer.get("change") or {}
+    for line in str(change.get("diff", "")).splitlines():
+        session.output.line(line)
+    session.output.line(answer.get("message") or f"{target} is rolled back by the commit {change.get('commit')}")
 
 
 def retry(session: Session, target: str) -> None:

@@ -89,12 +89,13 @@ OPERATOR_ROWS = (
     Row(("retry",), "Retry the failed steps of a resource now.", "operating:retry", "<target>"),
     Row(
         ("rollback",),
-        "Roll a source back to an older revision, and ignore pushes until it is resumed.",
+        "Roll a source back to an older revision until it is resumed, or the manifest of a resource by a commit.",
         "operating:roll_back",
-        "<source> [revision]",
+        "<target> [revision]",
         (
             Option("--previous", "Roll back to the last good revision before the applied one.", flag=True),
             Option("--force", "Accept a revision that the source never followed.", flag=True),
+            Option("--dry-run", "Show what would change of a resource; change nothing.", flag=True),
             _REASON,
         ),
     ),
