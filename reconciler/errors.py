@@ -36,6 +36,7 @@ ReconcilerError
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
 ├── SendError           a message is not delivered (notifications/channel.py)
 │   ├── SendRefused       the receiver will never take it (notifications/channel.py)
+│   │   └── ForgeRefusal      a forge refuses a request (notifications/forges/client.py)
 │   └── SendFailed        it may get through later (notifications/channel.py)
 ├── UnreadableFileError   a file that a file of a project names cannot be read
 │   ├── MissingFileError  it is not there
