@@ -28,7 +28,7 @@ from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
-from reconciler.pipeline.timeline import record_timeline
+from reconciler.pipeline.timeline import NoticeWriter, record_timeline
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
@@ -70,6 +70,7 @@ class SourcePipeline:
         self.dialect = manifest_context(settings, records.secret_key)
         self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings, source)
         self.externals = ExternalResources.of(settings)
+        self.notices = NoticeWriter(settings, records)
         self._bodies: BodyCache = {}
 
     @property
@@ -218,6 +219,7 @@ class SourcePipeline:
             if any(step.action is Action.DELETE for step in plan.steps):
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.expiry())
             run = self._append_run(prepared, reason) if plan.steps else 0
+            self.notices.begin(self.name, prepared.revision, plan)
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.request_sweep()
         # Only a committed revision is passed on.
@@ -263,10 +265,10 @@ class SourcePipeline:
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.retained:
-            self._record_results(run, plan, outcomes, ended)
+            self._record_results(run, plan, outcomes, ended, prepared.revision)
         return RunResult(ended, prepared.state.after_steps(plan, outcomes))
 
-    def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
+    def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report, revision: Revision) -> None:
         # Only a consumed approval must survive a power failure; the next run writes the rest again.
         with self.records.transaction() if plan.approved_digests else self.records.repeatable():
             news = waiting.save_wait_reasons(self.records, outcomes, plan.retained)
@@ -275,6 +277,7 @@ class SourcePipeline:
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
                 record_timeline(self.records, run)
+                self.notices.end(ended, revision, plan, outcomes)
                 if not ended.steps:
                     self.records.runs.fold(run)
             self.records.events.trim(self.settings.events.keep)

@@ -1,1 +1,1 @@
-"""Tests of notifications."""
+"""Tests of notifications: what is sent to whom, once."""
