@@ -37,6 +37,8 @@ LINES = {
     "refused. Facts: channel, sent, reason, message.",
     "notifications": "A warning: the outbox of notifications cannot be read or written; it is tried again. Facts: "
     "reason, message.",
+    "pull_requests": "The pull requests of a source are read again, or (a warning) one of them, or all, cannot be read "
+    "or written; it is tried again. Facts: source, forge, number, message.",
     "upkeep": "A warning: the status branch cannot be packed, or the cache not swept; it is tried again later. Facts: "
     "reason, message.",
     "tasks_abandoned": "An error: tasks did not end in time when their owner closed, and were abandoned. Facts: "

@@ -44,6 +44,7 @@ GUIDES = frozenset(
     {
         "benchmarks.md",
         "containers.md",
+        "forges.md",
         "index.md",
         "install.md",
         "logs.md",

@@ -39,7 +39,7 @@ class Notifications:
 
         clock = self._clock
         self._records = Records.open(records.path, clock_now=clock.now, expiry=clock.expiry)
-        channels = make_channels(settings, notifications, clock.now)
+        channels = make_channels(settings, notifications, clock)
         self._sender = Sender(settings, self._records, clock, channels, make_linker(settings))
         self._sender.open()
 

@@ -18,7 +18,6 @@ from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.measurements import collect_measurements
 from reconciler.daemon.metrics_server import MetricsServer
-from reconciler.daemon.pull_requests import WAKE_REASON, PullRequestWork
 from reconciler.daemon.reload import Reload
 from reconciler.daemon.run_log import ProgressLog
 from reconciler.daemon.systemd import SystemdNotifier
@@ -28,6 +27,7 @@ from reconciler.engines.registry import MakeEngine
 from reconciler.errors import SourceError, StateLostError
 from reconciler.iteration import report_progress_to
 from reconciler.logs import log
+from reconciler.notifications.forges.pull_requests import WAKE_REASON, PullRequestWork
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.secrets.host_files import list_host_directories

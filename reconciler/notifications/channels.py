@@ -4,18 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler.notifications.channel import Channel
+from reconciler.clock import Clock
+from reconciler.errors import UsageError
+from reconciler.notifications.channel import Channel, SendRefused
 from reconciler.notifications.message import EventType, Message
 from reconciler.settings import Settings
+from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
 
 
-def make_channels(
-    settings: Settings, notifications: NotificationSettings, now: Callable[[], float]
-) -> dict[str, Channel]:
-    """The channels by name; each connects with its first message."""
+def make_channels(settings: Settings, notifications: NotificationSettings, clock: Clock) -> dict[str, Channel]:
+    """The channels by name, forges among them; each connects with its first message."""
     source = f"/reconciler/{settings.org}"
-    return {name: _make_channel(name, channel, source, now) for name, channel in notifications.channels.items()}
+    channels = {
+        name: _make_channel(name, channel, source, clock.now) for name, channel in notifications.channels.items()
+    }
+    return channels | {name: _make_forge(name, forge, settings, clock) for name, forge in notifications.forges.items()}
+
+
+class _UnusableChannel:
+    """A channel whose settings lack something: each message is refused with what that is."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self._problem = problem
+
+    async def send(self, message: Message, reference: str) -> str:  # noqa: ARG002 - of the protocol
+        """Raise SendRefused."""
+        raise SendRefused(self._problem)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _make_forge(name: str, forge: ForgeSettings, settings: Settings, clock: Clock) -> Channel:
+    from reconciler.notifications.forges.channel import ForgeChannel
+    from reconciler.notifications.forges.registry import ForgeSet
+
+    try:
+        return ForgeChannel(ForgeSet(name, forge, settings.sources, clock))
+    except UsageError as error:
+        return _UnusableChannel(name, str(error))
 
 
 def _make_channel(name: str, channel: ChannelSettings, source: str, now: Callable[[], float]) -> Channel:

@@ -30,9 +30,11 @@ class Rules:
 
     def __init__(self, settings: NotificationSettings) -> None:
         rules = settings.rules or tuple(NotificationRuleSettings(name, (name,)) for name in settings.channels)
+        rules = (*rules, *map(make_forge_rule, settings.forges))
         self.by_name = {rule.name: rule for rule in rules}
         self.by_channel = {
-            channel: tuple(rule for rule in rules if channel in rule.channels) for channel in settings.channels
+            channel: tuple(rule for rule in rules if channel in rule.channels)
+            for channel in (*settings.channels, *settings.forges)
         }
 
     def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
@@ -47,6 +49,13 @@ class Rules:
     def find_watching(self, channel: str, subject: Subject) -> NotificationRuleSettings | None:
         """The first rule of ``channel`` for the troubles of ``subject``, whether they begin or end."""
         return next((rule for rule in self.by_channel[channel] if _is_about(rule, subject)), None)
+
+
+def make_forge_rule(forge: str) -> NotificationRuleSettings:
+    """The rule of the forge of that name: all that happens to a commit is shown there, at once."""
+    events = (str(EventType.RUN), str(EventType.REFUSED))
+    states = tuple(str(state) for state in State if state is not State.NONE)
+    return NotificationRuleSettings(forge, (forge,), events, states, wait=0.0, interval=0.0)
 
 
 def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:

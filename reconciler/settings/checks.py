@@ -306,6 +306,7 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
             at: Pointer = ("notifications", "channels", name, "webhook")
             message = f"the channel `{name}` has either a `url` or a `urlFile`"
             yield SettingsFault("notifications", message, at, "keep one of them")
+    yield from _forge_faults(settings, sources)
     seen: set[str] = set()
     for number, rule in enumerate(settings.get("rules", ())):
         if rule["name"] in seen:
@@ -315,6 +316,24 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
         seen.add(rule["name"])
         for member, names in (("channels", list(channels)), ("sources", sources)):
             yield from _unknown_names(number, rule, member, names)
+
+
+def _forge_faults(settings: dict[str, Any], sources: list[str]) -> Iterator[SettingsFault]:
+    """Forges with no login or two, with the name of a channel or rule, and with sources that are not there."""
+    names = {*settings.get("channels", {}), *(rule["name"] for rule in settings.get("rules", ()))}
+    for name, forge in settings.get("forges", {}).items():
+        at: Pointer = ("notifications", "forges", name)
+        if name in names:
+            message = f"the forge `{name}` has the name of a channel or of a rule"
+            yield SettingsFault("notifications", message, at, "give each a name of its own")
+        if ("app" in forge) == ("tokenFile" in forge):
+            message = f"the forge `{name}` has either a `tokenFile` or, at GitHub, an `app`"
+            yield SettingsFault("notifications", message, at, "keep one of them")
+        for position, source in enumerate(forge.get("sources", ())):
+            if source not in sources:
+                message = f"there is no source `{source}`"
+                place = (*at, "sources", position)
+                yield SettingsFault("notifications", message, place, f"name one of: {', '.join(sources)}")
 
 
 def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[str]) -> Iterator[SettingsFault]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.settings.forges import ForgeSettings
+
 
 class WebhookChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     """A receiver of CloudEvents: its ``url``, or the file that has it, and the file with the secret that signs."""
@@ -49,7 +51,11 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own."""
+    """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own.
 
-    channels: dict[str, ChannelSettings]
+    ``forges`` are further receivers, which show each run on its commit; no rule of the settings is about them.
+    """
+
+    channels: dict[str, ChannelSettings] = {}
     rules: tuple[NotificationRuleSettings, ...] = ()
+    forges: dict[str, ForgeSettings] = {}

@@ -113,11 +113,11 @@ def _compile_program(cache: Path) -> None:
         raise GiteaMissing(NO_GO)
     with tempfile.TemporaryDirectory() as empty:
         (Path(empty) / "go.mod").write_text("module download\n")
-        found = json.loads(_run_go([go, "mod", "download", "-json", f"{MODULE}@{VERSION}"], Path(empty)))
+        module = json.loads(_run_go([go, "mod", "download", "-json", f"{MODULE}@{VERSION}"], Path(empty)))
     # Its go.mod replaces modules, which counts only for the main module: so the build begins in a copy of it.
     source = cache / "unfinished-source"
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(found["Dir"], source, copy_function=shutil.copyfile)
+    shutil.copytree(module["Dir"], source, copy_function=shutil.copyfile)
     _allow_writes(source)
     unfinished = cache / "unfinished-gitea"
     build = [go, "build", "-trimpath", "-buildvcs=false", f"-tags={TAGS}", "-ldflags=-s -w", "-o", str(unfinished), "."]
