@@ -50,6 +50,7 @@ class Collector:
             self._records.deliveries.recover()
             self._records.deliveries.drop_channels(list(self._rules.by_channel), self._clock.now())
             self._records.mutes.sweep()
+            self._troubles.check_records(self._sources, self._clock.now())
 
     def collect(self) -> None:
         """Make deliveries of all that is new."""

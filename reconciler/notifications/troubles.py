@@ -128,6 +128,19 @@ class TroubleLog:
             elif is_open and name not in stale:
                 self._close(EventType.DAEMON, target, "", now)
 
+    def check_records(self, names: Iterable[str], now: float) -> None:
+        """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``."""
+        known = {"", *names}
+        for trouble in self._records.troubles.all():
+            if trouble.source not in known:
+                self._records.troubles.close(trouble.event, trouble.key, trouble.location)
+            elif trouble.event == EventType.HEALTH and not self._is_unhealthy(trouble):
+                self._close(EventType.HEALTH, trouble.key, trouble.location, now)
+
+    def _is_unhealthy(self, trouble: Trouble) -> bool:
+        record = self._records.applied.at(trouble.key, trouble.location)
+        return record is not None and not record.health.is_good
+
     def send_due(self, now: float) -> None:
         """Write the messages that are due."""
         suspended: dict[str, bool] = {}

@@ -302,6 +302,9 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
     channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
     for name, channel in channels.items():
         webhook = channel.get("webhook")
+        if len(channel) != 1:
+            message = f"the channel `{name}` has to be of one kind, and this has {len(channel)}"
+            yield SettingsFault("notifications", message, ("notifications", "channels", name), "write a `webhook`")
         if webhook is not None and ("url" in webhook) == ("urlFile" in webhook):
             at: Pointer = ("notifications", "channels", name, "webhook")
             message = f"the channel `{name}` has either a `url` or a `urlFile`"

@@ -73,6 +73,10 @@ class Troubles:
         sql = "SELECT * FROM troubles WHERE key = ? ORDER BY event, location"
         return [_read_trouble(row) for row in self._db.all(sql, (key,))]
 
+    def all(self) -> Sequence[Trouble]:
+        """All troubles, in order of kind, key and location."""
+        return [_read_trouble(row) for row in self._db.all("SELECT * FROM troubles ORDER BY event, key, location")]
+
     def list(self, event: str, source: str) -> Sequence[Trouble]:
         """The troubles of a kind and source, in order of key and location."""
         sql = "SELECT * FROM troubles WHERE event = ? AND source = ? ORDER BY key, location"
