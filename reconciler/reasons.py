@@ -83,7 +83,14 @@ class ConditionType(StrEnum):
     @property
     def abnormal(self) -> bool:
         """Whether True needs attention; for the other types, False does."""
-        normal = (self.READY, self.PLACED, self.SOURCE_REACHABLE, self.STATUS_PUSHED, self.SETTINGS_LOADED)
+        normal = (
+            self.READY,
+            self.PLACED,
+            self.SOURCE_REACHABLE,
+            self.STATUS_PUSHED,
+            self.SETTINGS_LOADED,
+            self.NOTIFYING,
+        )
         return self not in normal
 
     @property
@@ -161,6 +168,8 @@ class ConditionType(StrEnum):
     STATUS_STALE = ("StatusStale",
         "No write of the source's status branch arrived for longer than `stale`. In the records alone.")
     SETTINGS_LOADED = "SettingsLoaded", "The daemon uses the settings as their file is now. In the records alone."
+    NOTIFYING = ("Notifying",
+        "The last message to a channel of `notifications` arrived. In the records alone, by channel.")
     WAITING = "Waiting", "No run changes the resource though Git and its record differ. In the records alone."
     # fmt: on
 
@@ -607,6 +616,11 @@ class Reason(StrEnum):
         _warning("The values of a secret can no longer be read on this host. What was applied stays."))
     SETTINGS_REFUSED = ("SettingsRefused",
         _warning("The settings were changed and have errors. The former ones stay in use."))
+    SENT = "Sent", _other("The last message to a channel of `notifications` arrived.")
+    SEND_FAILED = ("SendFailed",
+        _other("A message to a channel of `notifications` did not arrive, and is sent again; the message says why."))
+    SEND_REFUSED = ("SendRefused",
+        _other("The receiver of a channel of `notifications` refuses a message, which is not sent again."))
     LOADED = "Loaded", _other("The settings are in use.")
     INVALID_SETTINGS = "InvalidSettings", _other("The command line or the settings are wrong.")
     PLAN_CHANGED = "PlanChanged", _other("A run would not do what the saved plan says, and did nothing.")

@@ -33,6 +33,12 @@ LINES = {
     "source, message.",
     "location": "A location cannot be observed (a warning), or can again. Facts: location, reachable, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
+    "notification": "Messages to a channel arrive again, or (with a reason) one did not: it is tried again, or was "
+    "refused. Facts: channel, sent, reason, message.",
+    "notifications": "A warning: the outbox of notifications cannot be read or written; it is tried again. Facts: "
+    "reason, message.",
+    "pull_requests": "The pull requests of a source are read again, or (a warning) one of them, or all, cannot be read "
+    "or written; it is tried again. Facts: source, forge, number, message.",
     "upkeep": "A warning: the status branch cannot be packed, or the cache not swept; it is tried again later. Facts: "
     "reason, message.",
     "tasks_abandoned": "An error: tasks did not end in time when their owner closed, and were abandoned. Facts: "

@@ -12,6 +12,7 @@ from docs.generate import (
     kubernetes,
     manifests,
     metrics,
+    notifications,
     platform_command,
     rules,
     schemas,
@@ -30,6 +31,7 @@ MAKERS = {
     "kubernetes.md": kubernetes.page,
     "manifests.md": manifests.page,
     "metrics.md": metrics.page,
+    "notifications.md": notifications.page,
     "platform-command.md": platform_command.page,
     "rules.md": rules.page,
     "schemas.md": schemas.page,
@@ -42,6 +44,7 @@ GUIDES = frozenset(
     {
         "benchmarks.md",
         "containers.md",
+        "forges.md",
         "index.md",
         "install.md",
         "logs.md",

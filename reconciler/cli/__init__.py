@@ -32,7 +32,7 @@ GROUPS = {
         *("status", "get", "describe", "events", "logs", "top", "usage", "history", "versions", "blame"),
         *("drift", "snapshots", "render", "page"),
     ),
-    "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume"),
+    "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume", "notify", "mute"),
     "Change Git": ("edit", "patch", "tag", "secret"),
     "Own and leave": ("orphan", "adopt", "eject"),
     "The daemon and this command": (

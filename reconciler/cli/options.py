@@ -135,7 +135,7 @@ class _AskDaemon(Exception):
         super().__init__(settings.readers)
         context = click.get_current_context()
         self.settings = settings
-        self.command = context.info_name or ""
+        self.command = context.command.name or ""
         self.parameters: dict[str, Any] = {**context.meta, **context.params}
 
 

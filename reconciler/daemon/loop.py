@@ -11,6 +11,7 @@ from reconciler.bugs import internal_error
 from reconciler.clock import HOLD, Clock, Timers
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.disk import DiskMonitor
+from reconciler.daemon.notifications import Notifications
 from reconciler.daemon.polling import BackgroundFetch, SourceBackoff
 from reconciler.daemon.request_queue import RequestQueue
 from reconciler.daemon.run_log import RunLog
@@ -75,6 +76,7 @@ class Daemon:
         self._upkeep = Upkeep(runner)
         self._disk = DiskMonitor(runner, timers, self.wakes)
         self._requests = RequestQueue(runner, self._run_for_request, partial(self._flush, force=True))
+        self._notifications = Notifications(runner, clock)
         self._schedules = ScheduleTimer(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -87,6 +89,7 @@ class Daemon:
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
         self._start_watchers()
+        self._notifications.open()
         self.timers.every("state", STATE_CHECK_SECONDS, 0.0, self._check_state)
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.ping)
@@ -112,6 +115,7 @@ class Daemon:
         for task in self._watching:
             task.cancel()
         await self.runner.close()
+        await self._notifications.close()
         await self._upkeep.finish()
         try:
             await self._flush(force=True)

@@ -27,6 +27,7 @@ from reconciler.engines.registry import MakeEngine
 from reconciler.errors import SourceError, StateLostError
 from reconciler.iteration import report_progress_to
 from reconciler.logs import log
+from reconciler.notifications.forges.pull_requests import WAKE_REASON, PullRequestWork
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.secrets.host_files import list_host_directories
@@ -56,6 +57,7 @@ class DaemonService:
         self._reload = reload
         self._metrics = MetricsServer()
         self._api = ApiProcess(runner.settings.state)
+        self._pull_requests = PullRequestWork(clock)
         self._notifier = SystemdNotifier()
         self._asked = False
         self._ended = False
@@ -69,6 +71,7 @@ class DaemonService:
             while True:
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
                 await self._api.open(self._daemon.runner.settings, partial(collect_measurements, self._daemon.runner))
+                await self._pull_requests.open(self._daemon.runner.settings)
                 watch = FileWatch()
                 await watch.open([*_list_watched(self._daemon), *self._list_settings()])
                 try:
@@ -84,6 +87,7 @@ class DaemonService:
         finally:
             await self._metrics.close()
             await self._api.close()
+            await self._pull_requests.close()
 
     def _is_state_lost(self) -> bool:
         """Whether the locked state directory was deleted or replaced; then the daemon ends and writes nothing."""
@@ -107,6 +111,8 @@ class DaemonService:
     def wake(self, source: str | None, reason: str) -> None:
         """Pass a wake-up to the running loop."""
         self._daemon.wakes.add(source, reason)
+        if reason == WAKE_REASON:
+            self._pull_requests.wake(source)
 
     def _make_daemon(self, runner: Runner) -> Daemon:
         return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over, self._is_state_lost)

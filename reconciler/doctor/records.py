@@ -17,7 +17,7 @@ from reconciler.model.revision import revision_text, shorten_revision
 from reconciler.planning.placement import locations_of
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
-from reconciler.records.tables.conditions import HOST, ScopeCondition
+from reconciler.records.tables.conditions import CHANNEL, HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.settings import Settings
 from reconciler.status.waiting import suspended_by
@@ -62,6 +62,7 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
     try:
         yield _check_daemon(holder, _describe_progress(records, now))
         yield from _check_settings(records, now)
+        yield from _check_channels(records, now)
         yield from _check_requests(records, holder, now)
         yield from _check_future_runs(records, now)
         for source in settings.sources:
@@ -114,6 +115,17 @@ def _check_settings(records: Records, now: float) -> Iterator[Check]:
                 f"the daemon has used former settings for {format_duration(now - condition.since)}: {condition.message}"
             )
             yield make_problem("settings", message, "correct them; the daemon then loads them")
+
+
+def _check_channels(records: Records, now: float) -> Iterator[Check]:
+    for scope in records.conditions.scopes_below(CHANNEL):
+        for condition in records.conditions.get(scope):
+            if not condition.status:
+                name, since = scope.removeprefix(CHANNEL), format_duration(now - condition.since)
+                message = f"messages do not arrive since {since} ago: {condition.message}"
+                yield make_problem(
+                    f"channel {name}", message, "see: reconciler notify list; then try it: reconciler notify test"
+                )
 
 
 def _check_future_runs(records: Records, now: float) -> Iterator[Check]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reconciler.engines.volumes import VolumeSnapshot
     from reconciler.model.key import Key, Kind
     from reconciler.model.target import Target
+    from reconciler.notifications.listing import ListedDelivery
     from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
@@ -164,6 +165,20 @@ def read_run_time(_context: ReadContext, entry: Run | RunDetails) -> float:
     from reconciler.records.tables.runs import Run
 
     return entry.started if isinstance(entry, Run) else entry.run.started
+
+
+def read_notifications(context: ReadContext, *, last: int, id: int | None = None) -> Entries:  # noqa: A002
+    """The last messages, or the one with the number ``id``. Raises NotFoundError."""
+    from reconciler.queries.notifications import find_notification, list_notifications
+
+    if id is not None:
+        return Entries([find_notification(context.records, id)], context)
+    return Entries(list_notifications(context.records, last), context)
+
+
+def read_notification_time(_context: ReadContext, entry: ListedDelivery) -> float:
+    """When a message was made."""
+    return entry.delivery.created
 
 
 def read_snapshot_time(_context: ReadContext, snapshot: VolumeSnapshot) -> float | None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
     from reconciler.engines.usage_history import UsageRow
     from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.notifications.listing import ListedDelivery
     from reconciler.planning.versions import ResourceHistory
     from reconciler.queries.history import RunDetails
     from reconciler.queries.resources import ListedResource, ResourceDetails
@@ -167,6 +168,20 @@ def make_run_item(entry: Run | RunDetails) -> dict[str, Any]:
     if isinstance(entry, Run):
         return run_document(entry)
     return run_document(entry.run) | timeline_document(entry.timeline, entry.find_message)
+
+
+def show_notifications(entries: Entries, style: TextStyle) -> str:
+    """A line for each message; below one that was asked for, its text."""
+    from reconciler.notifications.listing import format_delivery
+
+    return "\n".join(format_delivery(row, style) for row in entries.rows)
+
+
+def make_notification_item(entry: ListedDelivery) -> dict[str, Any]:
+    """A message as JSON values, with its text if it was asked for."""
+    from reconciler.notifications.listing import describe_delivery
+
+    return describe_delivery(entry)
 
 
 def show_versions(history: ResourceHistory, style: TextStyle) -> str:

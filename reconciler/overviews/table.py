@@ -227,6 +227,28 @@ SNAPSHOTS = Overview(
     nothing="there are no snapshots",
 )
 
-_ROWS = (STATUS, GET, DESCRIBE, EVENTS, HISTORY, VERSIONS, BLAME, TOP, USAGE, SNAPSHOTS)
+NOTIFICATIONS = Overview(
+    "notifications",
+    "-notifications",
+    "List the messages that were sent.",
+    """List the messages of the setting `notifications`, newest first: to which channel, how that ended, and the answer.
+
+    Those that wait, that a receiver refused, and that were muted are among them. The newest 100,000 are remembered.
+    """,
+    "reconciler notify list --last 20",
+    "List the messages that were sent, or read one.",
+    (
+        Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 100_000), spellings=_LAST),
+        Parameter("id", "number", "Only the message N, with its text.", "N", bounds=(1, 2**53)),
+    ),
+    reading.read_notifications,
+    showing.show_notifications,
+    Listing(
+        showing.make_notification_item, "notification", read_time=reading.read_notification_time, has_headings=False
+    ),
+    nothing="nothing was sent",
+)
+
+_ROWS = (STATUS, GET, DESCRIBE, EVENTS, HISTORY, VERSIONS, BLAME, TOP, USAGE, SNAPSHOTS, NOTIFICATIONS)
 OVERVIEWS = {overview.name: overview for overview in _ROWS}
 """Command → overview."""

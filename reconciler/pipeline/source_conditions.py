@@ -11,7 +11,7 @@ from reconciler.model.revision import Revision, shorten_id
 from reconciler.pipeline import report
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
-from reconciler.pipeline.timeline import record_timeline
+from reconciler.pipeline.timeline import NoticeWriter, record_timeline
 from reconciler.planning.plan import Plan
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
@@ -43,21 +43,28 @@ class SourceConditions:
         """When each source was last read (seconds since the epoch)."""
         self._skipped_files: dict[str, str] = {}
         self._bugs: set[tuple[str, str]] = set()
+        self._notices = NoticeWriter(settings, records)
 
     def after_run(self, name: str, prepared: PlannedRevision, ended: Report, reason: str) -> None:
         """Record the result of a run of the source ``name``, made for ``reason``."""
         refused = ended.outcome == REFUSED
+        # A run with steps has written how it ended, with its outcomes.
+        has_steps = prepared.plan is not None and bool(prepared.plan.steps)
         if refused:
-            number = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
-            is_new = number > 0
-            if is_new:
-                record_timeline(self._records, number)
+            with self._records.transaction():
+                number = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
+                is_new = number > 0
+                if is_new:
+                    record_timeline(self._records, number)
+                    self._notices.end(ended, prepared.revision, None, ())
         else:
             is_new = bool(ended.skipped_files) and self._skipped_files.get(name) != ended.revision
         self._skipped_files[name] = ended.revision if ended.skipped_files else ""
         if is_new:
             why = Reason.INVALID_REVISION if refused else Reason.INVALID_FILES
             self.append_events(_list_invalid_events(name, why, prepared, ended))
+        if not refused and not has_steps:
+            self._notices.end(ended, prepared.revision, prepared.plan, ())
         fresh = self.set(name, REACHABLE, _compute_ready_condition(ended))
         plan = prepared.plan
         if plan is not None and plan.hold_digest and not plan.refusal and ConditionType.READY in fresh:
@@ -82,7 +89,9 @@ class SourceConditions:
 
     def internal_error(self, name: str, bug: InternalError, run: Report, reason: str) -> None:
         """Record that a bug ended the ``run`` of the source ``name`` that was made for ``reason``."""
-        self._records.runs.append_failed(_failed_run(run, reason))
+        with self._records.transaction():
+            self._records.runs.append_failed(_failed_run(run, reason))
+            self._notices.end(run, None, None, ())
         self.set(name, condition_from_error(ConditionType.READY, bug))
 
     def append_bug(self, part: str, bug: InternalError) -> None:

@@ -28,7 +28,7 @@ from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
-from reconciler.pipeline.timeline import record_timeline
+from reconciler.pipeline.timeline import NoticeWriter, record_timeline
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan, Step
 from reconciler.planning.planner import budgeted_deletes, make_plan
@@ -73,6 +73,7 @@ class SourcePipeline:
         self.dialect = manifest_context(settings, records.secret_key)
         self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings, source)
         self.externals = ExternalResources.of(settings)
+        self.notices = NoticeWriter(settings, records)
         self._bodies: BodyCache = {}
 
     @property
@@ -222,6 +223,7 @@ class SourcePipeline:
             if any(step.action is Action.DELETE for step in plan.steps):
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.expiry())
             run = self._append_run(prepared.revision, plan, reason)
+            self.notices.begin(self.name, prepared.revision, plan)
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.request_sweep()
         # Only a committed revision is passed on.
@@ -270,13 +272,14 @@ class SourcePipeline:
             self._record_results(run, plan, outcomes, ended)
         health_changed = await settle(plan.steps) if settle is not None else False
         if run:
-            self._finish_run(run, plan, ended)
+            self._finish_run(run, plan, outcomes, ended, prepared.revision)
         return RunResult(ended, prepared.state.after_steps(plan, outcomes), health_changed)
 
-    def _finish_run(self, run: int, plan: Plan, ended: Report) -> None:
+    def _finish_run(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report, revision: Revision) -> None:
         with self.records.repeatable():
             if plan.steps:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+                self.notices.end(ended, revision, plan, outcomes)
                 if not ended.steps:
                     self.records.runs.fold(run)
             record_timeline(self.records, run)

@@ -16,6 +16,7 @@ from reconciler.iteration import Progress, find_reporter
 from reconciler.records.connection import BUSY, to_disk
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
+from reconciler.records.notifications.deliveries import CURSOR
 from reconciler.records.sql import records_error
 
 _PAGES = 4096
@@ -30,10 +31,20 @@ BESIDE = ("-wal", "-shm", "-journal")
 ATTACHED = "access_"
 """How the names of tables begin that a backup has beside those of the records: credentials and the audit log."""
 
-FORGOTTEN = ("approvals", "blobs", "commands", "journal", "requests")
+FORGOTTEN = (
+    "approvals",
+    "blobs",
+    "commands",
+    "deliveries",
+    "journal",
+    "notices",
+    "requests",
+    "trouble_groups",
+    "troubles",
+)
 """Tables whose content in a backup is outdated and must not take effect: steps in flight are planned again, and
-approvals, commands and requests must be repeated. Decoded files are decoded again: the cached content of a Git file
-never comes from another place."""
+approvals, commands and requests must be repeated, and messages that waited then were sent since. Decoded files are
+decoded again: the cached content of a Git file never comes from another place."""
 
 
 class RecordsSummary(msgspec.Struct, frozen=True):
@@ -138,6 +149,7 @@ def _prepare_copy(fresh: Path) -> None:
         with database.transaction():
             for table in FORGOTTEN:
                 database.write(f"DELETE FROM {table}")
+            database.write("DELETE FROM meta WHERE name = ?", (CURSOR,))
             attached = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, ?) = ?"
             for (name,) in database.all(attached, (len(ATTACHED), ATTACHED)):
                 escaped = name.replace('"', '""')

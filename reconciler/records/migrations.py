@@ -41,7 +41,32 @@ _REFUSALS = (
         WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES, _REFUSALS)
+_NOTIFICATIONS = (
+    """CREATE TABLE notices (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, source TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    """CREATE TABLE deliveries (id INTEGER PRIMARY KEY AUTOINCREMENT, rule TEXT NOT NULL, channel TEXT NOT NULL,
+        thing TEXT NOT NULL, source TEXT NOT NULL, state TEXT NOT NULL, sequence INTEGER NOT NULL,
+        fingerprint TEXT NOT NULL, message BLOB NOT NULL, created REAL NOT NULL, due REAL NOT NULL,
+        status TEXT NOT NULL, tries INTEGER NOT NULL, may_repeat INTEGER NOT NULL, ended REAL, reference TEXT NOT NULL,
+        answer TEXT NOT NULL)""",
+    "CREATE INDEX deliveries_waiting ON deliveries (channel, id, due) WHERE status = 'waiting'",
+    "CREATE INDEX deliveries_sending ON deliveries (channel) WHERE status = 'sending'",
+    "CREATE INDEX deliveries_due ON deliveries (due) WHERE status = 'waiting'",
+    "CREATE INDEX deliveries_things ON deliveries (channel, thing, id)",
+    "CREATE INDEX deliveries_unfinished ON deliveries (source, id) WHERE state IN ('pending', 'running')",
+    """CREATE TABLE troubles (event TEXT NOT NULL, key TEXT NOT NULL, location TEXT NOT NULL, source TEXT NOT NULL,
+        reason TEXT NOT NULL, message TEXT NOT NULL, since REAL NOT NULL, once INTEGER NOT NULL,
+        PRIMARY KEY (event, key, location)) WITHOUT ROWID""",
+    "CREATE INDEX troubles_sources ON troubles (event, source)",
+    "CREATE INDEX troubles_keys ON troubles (key)",
+    """CREATE TABLE trouble_groups (channel TEXT NOT NULL, event TEXT NOT NULL, source TEXT NOT NULL,
+        incident INTEGER NOT NULL, reported TEXT NOT NULL, last REAL NOT NULL, due REAL, changes INTEGER NOT NULL,
+        PRIMARY KEY (channel, event, source)) WITHOUT ROWID""",
+    """CREATE TABLE mutes (target TEXT PRIMARY KEY, reason TEXT NOT NULL, "by" TEXT NOT NULL, at REAL NOT NULL,
+        until REAL NOT NULL) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES, _REFUSALS, _NOTIFICATIONS)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

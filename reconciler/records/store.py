@@ -14,6 +14,8 @@ from reconciler.model.key import Key
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
+from reconciler.records.notifications.deliveries import Deliveries, Notices
+from reconciler.records.notifications.troubles import Mutes, Troubles
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import Expiry, prefix_range
 from reconciler.records.tables.applied import Applied
@@ -77,6 +79,10 @@ class Records:
         self.schedules = Schedules(database)
         self.traffic_holds = TrafficHolds(database, now, expiry)
         self.changes = Changes(database)
+        self.notices = Notices(database, now)
+        self.deliveries = Deliveries(database)
+        self.troubles = Troubles(database)
+        self.mutes = Mutes(database, now, expiry)
 
     @classmethod
     def open(

@@ -69,6 +69,12 @@ RULES = (
         "A key of another form would have no metrics, and an alert about them would never fire.",
         "docs/settings.md#settings",
     ),
+    error_rule(
+        "notifications",
+        "Rules of notifications have names of their own, and name channels and sources that there are.",
+        "A rule for a channel or a source that does not exist would never send anything.",
+        "docs/settings.md#settings",
+    ),
 )
 """Rules for the settings as a whole, beyond single fields."""
 
@@ -107,7 +113,8 @@ def settings_faults(value: dict[str, Any], base: Path) -> list[SettingsFault]:
     """The faults of settings that are as the schema wants them; relative paths start at ``base``."""
     sources = value["sources"]
     faults = (_repeated_names(sources), _shared_branches(sources, base), _nested_directories(sources, base))
-    return [*chain.from_iterable(faults), *_ingress_faults(value.get("locations", {})), *_api_faults(value.get("api"))]
+    sections = (_ingress_faults(value.get("locations", {})), _api_faults(value.get("api")), _notification_faults(value))
+    return [*chain.from_iterable(faults), *chain.from_iterable(sections)]
 
 
 def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
@@ -287,3 +294,55 @@ def _proxy_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:
 def _is_of_this_host(host: str) -> bool:
     address = _parse_address(host.strip("[]"))
     return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
+    """Channels without an address, and rules that name what is not there."""
+    settings = value.get("notifications", {})
+    channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
+    for name, channel in channels.items():
+        webhook = channel.get("webhook")
+        if len(channel) != 1:
+            message = f"the channel `{name}` has to be of one kind, and this has {len(channel)}"
+            yield SettingsFault("notifications", message, ("notifications", "channels", name), "write a `webhook`")
+        if webhook is not None and ("url" in webhook) == ("urlFile" in webhook):
+            at: Pointer = ("notifications", "channels", name, "webhook")
+            message = f"the channel `{name}` has either a `url` or a `urlFile`"
+            yield SettingsFault("notifications", message, at, "keep one of them")
+    yield from _forge_faults(settings, sources)
+    seen: set[str] = set()
+    for number, rule in enumerate(settings.get("rules", ())):
+        if rule["name"] in seen:
+            at = ("notifications", "rules", number, "name")
+            message = f"two rules are named `{rule['name']}`"
+            yield SettingsFault("notifications", message, at, "give each a name of its own")
+        seen.add(rule["name"])
+        for member, names in (("channels", list(channels)), ("sources", sources)):
+            yield from _unknown_names(number, rule, member, names)
+
+
+def _forge_faults(settings: dict[str, Any], sources: list[str]) -> Iterator[SettingsFault]:
+    """Forges with no login or two, with the name of a channel or rule, and with sources that are not there."""
+    names = {*settings.get("channels", {}), *(rule["name"] for rule in settings.get("rules", ()))}
+    for name, forge in settings.get("forges", {}).items():
+        at: Pointer = ("notifications", "forges", name)
+        if name in names:
+            message = f"the forge `{name}` has the name of a channel or of a rule"
+            yield SettingsFault("notifications", message, at, "give each a name of its own")
+        if ("app" in forge) == ("tokenFile" in forge):
+            message = f"the forge `{name}` has either a `tokenFile` or, at GitHub, an `app`"
+            yield SettingsFault("notifications", message, at, "keep one of them")
+        for position, source in enumerate(forge.get("sources", ())):
+            if source not in sources:
+                message = f"there is no source `{source}`"
+                place = (*at, "sources", position)
+                yield SettingsFault("notifications", message, place, f"name one of: {', '.join(sources)}")
+
+
+def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[str]) -> Iterator[SettingsFault]:
+    """The names in the ``member`` of a rule of notifications that are none of ``names``."""
+    for position, name in enumerate(rule.get(member, ())):
+        if name not in names:
+            message = f"there is no {member.removesuffix('s')} `{name}`"
+            at: Pointer = ("notifications", "rules", number, member, position)
+            yield SettingsFault("notifications", message, at, f"name one of: {', '.join(names)}")

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.model.drift_policy import DriftPolicy
 from reconciler.settings.api import ApiSettings
+from reconciler.settings.notifications import NotificationSettings
 
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):
@@ -349,6 +350,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     log: LogSettings = LogSettings()
     traces: TraceSettings | None = None
     api: ApiSettings | None = None
+    notifications: NotificationSettings | None = None
 
 
 def is_local(url: str) -> bool:

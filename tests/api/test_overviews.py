@@ -34,6 +34,7 @@ OVERVIEWS = (
     "-top",
     "-usage?key=workload/shop/api",
     "-snapshot",
+    "-notifications",
     "source/main/-plan",
     "source/main/-diff?from=HEAD&to=HEAD",
     "-versions?key=workload/shop/web",

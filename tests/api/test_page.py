@@ -6,14 +6,19 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.api.page.assets import VENDORED
 from reconciler.api.page.forms import choose_target
 from reconciler.api.page.table import PAGES
+from reconciler.notifications.message import EventType, Message
+from reconciler.records.notifications.deliveries import Delivery
+from reconciler.records.store import FILE, Records
 from tests.api.browser import HOST, Browser
 from tests.api.conftest import FILES
 from tests.project.tree import ROOT
@@ -69,6 +74,8 @@ ADDRESSES = (
     "/ui/runs",
     "/ui/runs?source=main&last=3",
     "/ui/runs/1",
+    "/ui/notifications",
+    "/ui/notifications/1",
     "/ui/plan/source/main",
     "/ui/diff/source/main",
     "/ui/diff/source/main?from=HEAD&to=main",
@@ -83,7 +90,21 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     access = FILES["access.yaml"] + ACCESS
     more = {"access.yaml": access, "shop/evil.yaml": workload("evil", more=HOSTILE)}
     with api_sandbox(tmp_path_factory.mktemp("page"), FILES | more) as sandbox:
+        add_message(sandbox)
         yield sandbox
+
+
+def add_message(sandbox: ApiSandbox) -> None:
+    """Add a message whose texts are hostile to a page."""
+    text = f"{SCRIPT} @channel"
+    message = Message(
+        id="run/main/1", sequence=1, event=EventType.RUN, title=text, at=1.0, lines=(text,), source="main"
+    )
+    body = msgspec.msgpack.encode(message)
+    with closing(Records.open(sandbox.state / FILE)) as records:
+        records.deliveries.add(
+            Delivery("all", "ops", "run/main/1", "main", "failure", 1, "", body, 1.0, 1.0, answer=text)
+        )
 
 
 @pytest.fixture(scope="module")

@@ -115,3 +115,38 @@ def test_a_rollback_to_an_unknown_revision_is_the_fault_of_the_caller(sandbox: A
 def test_a_number_that_no_row_has_is_refused(sandbox: ApiSandbox, number: str) -> None:
     answer = sandbox.client().request("GET", f"{ORG}/-audit", params={"after": number})
     assert answer.status_code == 400
+
+
+def test_a_mute_of_the_api_is_that_of_the_command(sandbox: ApiSandbox) -> None:
+    body = {"target": "gvc/shop", "reason": "the database moves", "until": "2040-01-01T00:00:00Z"}
+    code, answer = post(sandbox, f"{ORG}/-mute", body)
+    assert (code, answer["message"].startswith("nothing is sent about gvc/shop until 2040-01-01")) == (200, True)
+    with sandbox.records() as records:
+        assert [(mute.target, mute.by, mute.reason) for mute in records.mutes.all()] == [
+            ("gvc/shop", "user/root", "the database moves")
+        ]
+    assert post(sandbox, f"{ORG}/-unmute", {"target": "gvc/shop"})[0] == 200
+    assert post(sandbox, f"{ORG}/-unmute", {"target": "gvc/shop"})[0] == 409
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"target": "gvc/moon"}, 404),
+        ({"target": "moon"}, 409),
+        ({"target": "workload/shop/moon"}, 404),
+        ({"reason": ""}, 409),
+        ({"until": "soon"}, 400),
+        ({"until": "2020-01-01T00:00:00Z"}, 400),
+    ],
+)
+def test_a_mute_that_says_too_little_is_refused(sandbox: ApiSandbox, change: dict[str, str], status: int) -> None:
+    body = {"target": "gvc/shop", "reason": "a move", "until": "2040-01-01T00:00:00Z", **change}
+    assert post(sandbox, f"{ORG}/-mute", body)[0] == status
+
+
+def test_a_rule_is_not_tried_without_the_setting_and_by_readers(sandbox: ApiSandbox) -> None:
+    code, answer = post(sandbox, f"{ORG}/-notify-test")
+    assert (code, "the settings have no `notifications`" in str(answer)) == (409, True)
+    refused = sandbox.client(READER_PEER).request("POST", f"{ORG}/-notify-test", json={})
+    assert refused.status_code == 403

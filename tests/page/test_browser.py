@@ -27,6 +27,7 @@ VIEWS = {
     "source": "/ui/resource/source/main",
     "runs": "/ui/runs",
     "run": "/ui/runs/1",
+    "messages": "/ui/notifications",
     "plan": "/ui/plan/source/main",
     "older-plan": "/ui/plan/source/main?revision=HEAD~1",
     "difference": "/ui/diff/source/main?from=HEAD~2&to=HEAD",

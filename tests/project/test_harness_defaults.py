@@ -35,6 +35,7 @@ REASONS = {
     "state": "place: the directory of the test",
     "log.format": "form: tests read the lines of the log",
     "log.level": "form: tests wait for lines that are for a search for a fault",
+    "notifications": "subject: what is sent, which nobody is by default",
     "prune.percent": "subject: the benchmark deletes all that it has made, in one commit",
 }
 """Setting that a harness changes → why. Whatever else a user gets by default is what tests use."""

@@ -25,7 +25,16 @@ async def show_runs(call: Call) -> Response:
     source, last = call.query("source"), call.count("last", _RUNS, _MOST_RUNS)
     runs = await call.apart(lambda: list_runs(call.api.settings, call.reader.records, source, last))
     names = [one.name for one in call.api.settings.sources]
-    return render_page(call, "runs.html", runs=runs, source=source, sources=names, last=last, most=_MOST_RUNS)
+    return render_page(
+        call,
+        "runs.html",
+        runs=runs,
+        source=source,
+        sources=names,
+        last=last,
+        most=_MOST_RUNS,
+        has_messages=call.api.settings.notifications is not None,
+    )
 
 
 async def show_run(call: Call) -> Response:

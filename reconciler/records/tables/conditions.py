@@ -8,9 +8,13 @@ import msgspec
 
 from reconciler.iteration import iterate_batches
 from reconciler.records.database import Database
+from reconciler.records.sql import prefix_range
 
 HOST = "/host"
 """The scope of conditions of the daemon itself."""
+
+CHANNEL = "/channel/"
+"""The beginning of the scopes of conditions of channels of notifications."""
 
 BATCH = 1000
 """The most scopes that one statement asks for."""
@@ -75,6 +79,11 @@ class Conditions:
         """Every scope whose condition ``type`` is true, in order."""
         rows = self._db.all("SELECT scope FROM conditions WHERE type = ? AND status ORDER BY scope", (type,))
         return [scope for (scope,) in rows]
+
+    def scopes_below(self, prefix: str) -> list[str]:
+        """Every scope that begins with ``prefix``, in order."""
+        sql = "SELECT DISTINCT scope FROM conditions WHERE scope >= ? AND scope < ? ORDER BY scope"
+        return [scope for (scope,) in self._db.all(sql, prefix_range(prefix))]
 
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
         """Remove one condition that no longer applies."""

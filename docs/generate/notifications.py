@@ -1,0 +1,95 @@
+"""docs/notifications.md: what is sent, with the texts that the code makes of examples; the rest is in its template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs.generate.tables import table
+from reconciler.model.finding import Finding, Severity
+from reconciler.notifications.bodies import format_text
+from reconciler.notifications.message import EventType, Message, MessageResource
+from reconciler.notifications.outcomes import RunNotice, make_approval_message, make_run_message
+from reconciler.notifications.troubles import TRANSITIONS, make_trouble_message
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.notifications.troubles import Trouble, TroubleGroup
+from reconciler.settings.notifications import USUAL_EVENTS
+
+TEMPLATE = Path(__file__).with_name("notifications.md.in")
+AT = 1_767_225_600.0
+COMMIT = "4f2a9c1d7e8b6a5f4c3d2e1f0a9b8c7d6e5f4a3b"
+REVISION = f"main@sha1:{COMMIT}"
+WORDS = {
+    EventType.RUN: "A commit: it is being applied, waits, was applied, or failed.",
+    EventType.REFUSED: "A revision with errors: nothing of it is applied. The findings name file and line.",
+    EventType.APPROVAL: "Steps wait for `reconciler approve`; once for each digest of these steps.",
+    EventType.HEALTH: "Resources are unhealthy, or healthy again.",
+    EventType.DRIFT: "A location differs from what was applied, or no longer does.",
+    EventType.VOLUME: "The disk of volumes has less free than `host.diskReserve`; a snapshot or its check failed.",
+    EventType.CERTIFICATE: "A certificate could not be ordered, or its file cannot be used.",
+    EventType.CRON: "Executions of a cron workload fail, or succeed again.",
+    EventType.DAEMON: "A source cannot be read for longer than `stale`, a location does not answer, the disk is full, "
+    "the settings have errors, a secret is lost, or the program met a bug.",
+}
+"""What messages of each kind are about; a test fails if one is missing."""
+
+
+def page() -> str:
+    """The text of the page."""
+    rows = ((f"`{kind}`", words, "yes" if str(kind) in USUAL_EVENTS else "no") for kind, words in WORDS.items())
+    facts = {
+        "@events": table(("Event", "What it is about", "In rules without `events`"), rows),
+        "@reasons": table(("Reason", "Event", "What it does"), _list_reasons()),
+        "@examples": "\n\n".join(f"```text\n{format_text(message)}\n```" for message in make_examples()),
+    }
+    text = TEMPLATE.read_text()
+    for name, fact in facts.items():
+        text = text.replace(name, fact.strip())
+    return text
+
+
+def _list_reasons() -> Iterator[tuple[str, str, str]]:
+    yield f"`{ConditionType.SOURCE_STALE}`", f"`{EventType.DAEMON}`", "begins one, until the source can be read"
+    for reason, transition in TRANSITIONS.items():
+        word = "ends one" if transition.ends else "a fact" if transition.once else "begins one"
+        yield f"`{reason}`", f"`{transition.kind}`", word
+
+
+def make_examples() -> Iterator[Message]:
+    """A message of each kind, and of a recovery."""
+    failed = MessageResource("workload/shop/api", "update", "here", str(Reason.IMAGE_PULL_FAILED), "no such tag: 1.4")
+    finding = Finding("shop/api.yaml", 12, 7, "unknown-field", Severity.ERROR, "unknown field `replicsa`")
+    about = {"subject": "Use 1.4 of the API", "author": "Ada"}
+    first = "workload/shop/api at here: ImagePullFailed: no such tag: 1.4"
+    counts = {"updated": 1, "failed": 1}
+    run = RunNotice("main", REVISION, "failed", counts=counts, message=first, resources=(failed,), **about)
+    yield make_run_message(run, AT, recovers=False)
+    yield make_run_message(RunNotice("main", REVISION, "applied", counts={"updated": 2}, **about), AT, recovers=True)
+    message = "1 error; the first: shop/api.yaml:12:7: unknown field `replicsa`"
+    refused = RunNotice("main", REVISION, "refused", message=message, findings=(finding,), **about)
+    yield make_run_message(refused, AT, recovers=False)
+    waits = MessageResource(
+        "volumeset/shop/data", "delete", "here", str(Reason.APPROVAL_REQUIRED), "it deletes volumes"
+    )
+    digest = "9c0d1e2f3a4b5c6d7e8f"
+    waiting = RunNotice(
+        "main", REVISION, "waiting", hold_digest=digest, waiting=1, resources=(waits,), subject="Drop it", author="Ada"
+    )
+    yield make_approval_message(waiting, AT)
+    for kind, key, reason, text in (
+        (EventType.HEALTH, "workload/shop/api", Reason.UNHEALTHY, "not healthy at here: it exits with 1"),
+        (EventType.DRIFT, "workload/shop/api", Reason.DRIFT_DETECTED, "changed at here: the image"),
+        (EventType.VOLUME, "volumeset/shop/data", Reason.HOST_DISK_LOW, "the disk has 3 % free, of 5 % that stay free"),
+        (EventType.CERTIFICATE, "location/here", Reason.CERTIFICATE_FAILED, "the authority answers no order"),
+        (EventType.CRON, "workload/shop/nightly", Reason.EXECUTIONS_FAILING, "3 executions failed: it exits with 1"),
+        (
+            EventType.DAEMON,
+            "source/main",
+            ConditionType.SOURCE_STALE,
+            "no revision could be read for longer than 600 s",
+        ),
+    ):
+        trouble = Trouble(str(kind), key, "", "main", str(reason), text, AT)
+        yield make_trouble_message(TroubleGroup("ops", str(kind), "main"), kind, [trouble], AT)
+    ended = TroubleGroup("ops", "health", "main", reported=("workload/shop/api",))
+    yield make_trouble_message(ended, EventType.HEALTH, [], AT)

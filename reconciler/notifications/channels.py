@@ -1,0 +1,74 @@
+"""Makes the channels that the settings name, and the links of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconciler.clock import Clock
+from reconciler.errors import UsageError
+from reconciler.notifications.channel import Channel, SendRefused
+from reconciler.notifications.message import EventType, Message
+from reconciler.settings import Settings
+from reconciler.settings.forges import ForgeSettings
+from reconciler.settings.notifications import ChannelSettings, NotificationSettings
+
+
+def make_channels(settings: Settings, notifications: NotificationSettings, clock: Clock) -> dict[str, Channel]:
+    """The channels by name, forges among them; each connects with its first message."""
+    source = f"/reconciler/{settings.org}"
+    channels = {
+        name: _make_channel(name, channel, source, clock.now) for name, channel in notifications.channels.items()
+    }
+    return channels | {name: _make_forge(name, forge, settings, clock) for name, forge in notifications.forges.items()}
+
+
+class _UnusableChannel:
+    """A channel whose settings lack something: each message is refused with what that is."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self._problem = problem
+
+    async def send(self, message: Message, reference: str) -> str:  # noqa: ARG002 - of the protocol
+        """Raise SendRefused."""
+        raise SendRefused(self._problem)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _make_forge(name: str, forge: ForgeSettings, settings: Settings, clock: Clock) -> Channel:
+    from reconciler.notifications.forges.channel import ForgeChannel
+    from reconciler.notifications.forges.registry import ForgeSet
+
+    try:
+        return ForgeChannel(ForgeSet(name, forge, settings.sources, clock))
+    except UsageError as error:
+        return _UnusableChannel(name, str(error))
+
+
+def _make_channel(name: str, channel: ChannelSettings, source: str, now: Callable[[], float]) -> Channel:
+    # Each kind has a client that others do without.
+    from reconciler.notifications.webhook import WebhookChannel
+
+    assert channel.webhook is not None, f"the settings were loaded without a kind of the channel {name}"
+    return WebhookChannel(name, channel.webhook, source, now)
+
+
+def make_linker(settings: Settings) -> Callable[[Message], str]:
+    """What returns the link of a message to the page of the settings, "" if there is no page."""
+    api = settings.api
+    base = api.endpoint if api is not None and api.page else ""
+    if not base:
+        return lambda _: ""
+    return lambda message: f"{base}{_choose_path(message)}"
+
+
+def _choose_path(message: Message) -> str:
+    keys = {resource.key for resource in message.resources}
+    if message.event is EventType.APPROVAL:
+        return f"/ui/plan/source/{message.source}"
+    if message.event not in (EventType.RUN, EventType.REFUSED) and len(keys) == 1:
+        key = keys.pop()
+        return f"/ui/resource/{key}" if key and not key.startswith("location/") else "/"
+    return f"/ui/resource/source/{message.source}" if message.source else "/"

@@ -1,0 +1,134 @@
+"""Makes deliveries of what the records say: outcomes of runs, events, and conditions of sources."""
+
+from __future__ import annotations
+
+from reconciler.clock import Clock
+from reconciler.model.finding import Severity
+from reconciler.notifications.message import EventType, Message, State
+from reconciler.notifications.outbox import News, Outbox
+from reconciler.notifications.outcomes import (
+    RunNotice,
+    decode_notice,
+    fingerprint_run,
+    get_run_state,
+    make_approval_message,
+    make_run_message,
+)
+from reconciler.notifications.rules import Rules, Subject
+from reconciler.notifications.troubles import TroubleLog
+from reconciler.records.notifications.deliveries import Notice
+from reconciler.records.notifications.troubles import Trouble
+from reconciler.records.store import Records
+from reconciler.records.tables.suspensions import source_target
+from reconciler.settings import Settings
+from reconciler.settings.notifications import NotificationSettings
+
+BATCH = 1_000
+"""The most notices, and the most events, of one transaction."""
+
+
+class Collector:
+    """Reads what is new in the records and writes deliveries, once for each: both are one transaction.
+
+    Every method raises RecordsError.
+    """
+
+    def __init__(self, settings: Settings, records: Records, clock: Clock) -> None:
+        assert settings.notifications is not None
+        self._sources = [source.name for source in settings.sources]
+        self._records = records
+        self._clock = clock
+        self._rules = Rules(settings.notifications)
+        self._outbox = Outbox(records, self._rules)
+        self._troubles = TroubleLog(records, self._rules, self._outbox)
+
+    def open(self) -> None:
+        """Begin: what a crash cut off is sent again, marked; of events before the first beginning, nothing is said."""
+        with self._records.transaction():
+            if self._records.notices.cursor() is None:
+                self._records.notices.skip_events()
+            self._records.deliveries.recover()
+            self._records.deliveries.drop_channels(list(self._rules.by_channel), self._clock.now())
+            self._records.mutes.sweep()
+            self._troubles.check_records(self._sources, self._clock.now())
+
+    def collect(self) -> None:
+        """Make deliveries of all that is new."""
+        while self._collect_batch():
+            pass
+
+    def next_due(self) -> float | None:
+        """When something is to be said though nothing new happens; seconds since the epoch, or None."""
+        times = (self._records.troubles.next_due(), self._records.deliveries.next_due())
+        return min((time for time in times if time is not None), default=None)
+
+    def _collect_batch(self) -> bool:
+        """Make deliveries of some; returns whether there may be more."""
+        records, now = self._records, self._clock.now()
+        notices = records.notices.list(BATCH)
+        cursor = records.notices.cursor() or 0
+        events = records.events.list(after_id=cursor, limit=BATCH)
+        with records.transaction():
+            for notice in notices:
+                self._add_outcome(notice)
+            if notices:
+                records.notices.drop(notices[-1].id)
+            if events:
+                self._troubles.add_events(events, now)
+                records.notices.set_cursor(events[-1].id)
+            self._troubles.check_sources(self._sources, now)
+            more = len(notices) == BATCH or len(events) == BATCH
+            if not more:
+                self._troubles.send_due(now)
+        return more
+
+    def _add_outcome(self, notice: Notice) -> None:
+        run = decode_notice(notice.body)
+        state = get_run_state(run)
+        trouble, recovers = self._follow_source(run, state, notice.at)
+        message = make_run_message(run, notice.at, recovers=recovers)
+        subject = Subject(message.event, state, recovers, run.source, run.gvcs)
+        if run.commit:
+            self._outbox.supersede(run.source, run.commit, notice.at)
+        # A failure after a success of the same commit is news, though it is the same failure as before that.
+        self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
+        if run.waiting:
+            approval = make_approval_message(run, notice.at)
+            about = Subject(EventType.APPROVAL, State.NONE, source=run.source, gvcs=run.gvcs)
+            self._outbox.send(News(approval, about, "", notice.at))
+
+    def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:
+        """Since when runs of the source fail (0: they do not), and whether ``run`` ends that."""
+        troubles, target, kind = self._records.troubles, source_target(run.source), str(EventType.RUN)
+        if state is State.FAILURE:
+            troubles.open(Trouble(kind, target, "", run.source, run.outcome, run.message, at))
+            return next(one.since for one in troubles.of_key(target) if one.event == kind), False
+        if state is State.SUCCESS:
+            return 0.0, bool(troubles.close(kind, target))
+        return 0.0, False
+
+
+def make_test_message(rule: str, by: str, at: float) -> Message:
+    """A message by which ``by`` tries the rule ``rule``."""
+    return Message(
+        id=f"test/{rule}/{at:.3f}",
+        sequence=0,
+        event=EventType.TEST,
+        severity=Severity.NOTICE,
+        title=f"A test of the rule {rule}",
+        at=at,
+        lines=(f"{by} tries whether messages arrive. Nothing has happened.",),
+    )
+
+
+def request_test(records: Records, notifications: NotificationSettings, rule: str, by: str, now: float) -> list[int]:
+    """Let each channel of ``rule`` have a test message; returns the numbers of the deliveries. Raises RecordsError."""
+    rules = Rules(notifications)
+    outbox = Outbox(records, rules)
+    chosen = rules.by_name[rule]
+    message = make_test_message(rule, by, now)
+    with records.transaction():
+        for channel in chosen.channels:
+            outbox.put(channel, chosen, News(message, Subject(EventType.TEST, State.NONE), "", now))
+        last = [records.deliveries.last(channel, message.id) for channel in chosen.channels]
+    return [delivery.id for delivery in last if delivery is not None]

@@ -1,0 +1,66 @@
+"""The channel of a forge: how far a commit is, on the commit itself."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from reconciler.notifications.channel import SendRefused
+from reconciler.notifications.forges.bodies import build_summary, format_status_line
+from reconciler.notifications.forges.registry import ForgeSet
+from reconciler.notifications.forges.values import CommitReport
+from reconciler.notifications.message import EventType, Message, State
+
+SUMMARY = 60_000
+"""The most characters of a summary."""
+_REMEMBERED = 1_000
+
+
+class ForgeChannel:
+    """Shows runs, and refused revisions, as statuses of their commits at the forges of one entry of the settings."""
+
+    def __init__(self, forges: ForgeSet) -> None:
+        self.name = forges.name
+        self._set = forges
+        self._shown: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    async def send(self, message: Message, reference: str) -> str:
+        """See Channel. A message that is older than the one that a commit shows is not sent."""
+        if message.event is EventType.TEST:
+            await self._check_access(message.source)
+            return ""
+        forge = self._set.forges.get(message.source)
+        if not message.commit or forge is None or message.event not in (EventType.RUN, EventType.REFUSED):
+            return reference
+        state = State.FAILURE if message.event is EventType.REFUSED else message.state
+        if state is State.NONE or not self._set.settings.commits:
+            return reference
+        commit = (message.source, message.commit)
+        if (message.at, message.sequence) < self._shown.get(commit, (0.0, 0)):
+            return reference
+        report = CommitReport(
+            message.commit,
+            state,
+            f"{self._set.settings.context}/{message.source}",
+            format_status_line(message, forge.limits.title),
+            build_summary(message, SUMMARY),
+            message.at,
+            message.link,
+            message.findings,
+            self._set.settings.environment,
+        )
+        shown = await forge.report_commit(report, reference)
+        self._shown[commit] = (message.at, message.sequence)
+        while len(self._shown) > _REMEMBERED:
+            self._shown.popitem(last=False)
+        return shown
+
+    async def close(self) -> None:
+        """See Channel."""
+        await self._set.close()
+
+    async def _check_access(self, source: str) -> None:
+        names = [source] if source in self._set.forges else list(self._set.forges)
+        if not names:
+            raise SendRefused(f"no source is at the forge {self.name}")
+        for name in names:
+            await self._set.forges[name].check_access()

@@ -1,0 +1,280 @@
+"""GitHub: check runs with annotations for an App, commit statuses for a token; comments and deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.model.finding import Severity
+from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
+from reconciler.notifications.forges.login import GitHubApp, Login
+from reconciler.notifications.forges.references import Reference
+from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
+from reconciler.notifications.message import State
+from reconciler.printable import escape_text
+from reconciler.times import format_iso_time
+
+MOST_ANNOTATIONS = 50
+"""The most annotations of one request."""
+_PAGE = 100
+_MOST_PAGES = 3
+_SUMMARY = 60_000
+_DESCRIPTION = 140
+_LEVELS = {Severity.ERROR: "failure", Severity.WARNING: "warning", Severity.NOTICE: "notice"}
+_STATES = {
+    State.PENDING: "pending",
+    State.RUNNING: "pending",
+    State.SUCCESS: "success",
+    State.FAILURE: "failure",
+    # A status has no word for it; whatever happens to the commit is shown at the newer one.
+    State.SUPERSEDED: "success",
+}
+_CONCLUSIONS = {State.SUCCESS: "success", State.FAILURE: "failure", State.SUPERSEDED: "cancelled"}
+_DEPLOYED = {
+    State.PENDING: "queued",
+    State.RUNNING: "in_progress",
+    State.SUCCESS: "success",
+    State.FAILURE: "failure",
+    State.SUPERSEDED: "inactive",
+}
+
+Answer = TypeVar("Answer")
+
+
+class _Named(msgspec.Struct):
+    id: int
+
+
+class _CheckRuns(msgspec.Struct):
+    check_runs: list[_CheckRun]
+
+
+class _CheckRun(msgspec.Struct):
+    id: int
+    external_id: str | None = None
+
+
+class _Comment(msgspec.Struct):
+    id: int
+    body: str | None = ""
+
+
+class _Repository(msgspec.Struct):
+    full_name: str
+
+
+class _Branch(msgspec.Struct):
+    ref: str
+    sha: str
+    repo: _Repository | None = None
+
+
+class _User(msgspec.Struct):
+    login: str
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    state: str
+    head: _Branch
+    base: _Branch
+    title: str = ""
+    html_url: str = ""
+    user: _User | None = None
+    merged_at: str | None = None
+    merge_commit_sha: str | None = None
+
+
+class GitHub:
+    """The repository ``path`` (``owner/name``). A check run needs an App; with a token there are commit statuses."""
+
+    limits = ForgeLimits(title=_DESCRIPTION, comment=65_000, html=True)
+
+    def __init__(self, client: ForgeClient, login: Login, path: str) -> None:
+        self._client = client
+        self._login = login
+        self._path = f"/repos/{path}"
+
+    async def check_access(self) -> None:
+        """See Forge."""
+        await self._get("", _Repository)
+
+    async def report_commit(self, report: CommitReport, reference: str) -> str:
+        """See Forge."""
+        ids = Reference.parse(reference)
+        if isinstance(self._login, GitHubApp):
+            ids = ids.with_id("check", await self._write_check_run(report, ids.get("check")))
+        else:
+            await self._send("POST", f"/statuses/{report.commit}", _Named, _build_status(report))
+        if report.environment:
+            ids = ids.with_id("deployment", await self._deploy(report, ids.get("deployment")))
+        return str(ids)
+
+    async def list_pull_requests(self, base: str) -> list[PullRequest]:
+        """See Forge."""
+        pulls: list[PullRequest] = []
+        for page in range(1, _MOST_PAGES + 1):
+            query: dict[str, str | int] = {
+                "state": "open",
+                "base": base,
+                "sort": "updated",
+                "direction": "desc",
+                "per_page": _PAGE,
+            }
+            got = await self._get("/pulls", list[_Pull], **query, page=page)
+            pulls += map(_convert_pull, got)
+            if len(got) < _PAGE:
+                break
+        return pulls
+
+    async def get_pull_request(self, number: int) -> PullRequest:
+        """See Forge."""
+        return _convert_pull(await self._get(f"/pulls/{number}", _Pull))
+
+    async def list_comments(self, number: int) -> list[Comment]:
+        """See Forge."""
+        comments: list[Comment] = []
+        for page in range(1, _MOST_PAGES + 1):
+            got = await self._get(f"/issues/{number}/comments", list[_Comment], per_page=_PAGE, page=page)
+            comments += [Comment(str(comment.id), comment.body or "") for comment in got]
+            if len(got) < _PAGE:
+                break
+        return comments
+
+    async def write_comment(self, number: int, body: str, comment: str = "") -> str:
+        """See Forge."""
+        if comment:
+            await self._send("PATCH", f"/issues/comments/{comment}", _Named, {"body": body})
+            return comment
+        return str((await self._send("POST", f"/issues/{number}/comments", _Named, {"body": body})).id)
+
+    async def _write_check_run(self, report: CommitReport, run_id: str) -> str:
+        """Create or change the check run of ``report``; returns its id."""
+        if not run_id:
+            query: dict[str, str | int] = {"check_name": report.context, "filter": "latest", "per_page": _PAGE}
+            runs = await self._get(f"/commits/{report.commit}/check-runs", _CheckRuns, **query)
+            own = [run for run in runs.check_runs if run.external_id == report.context]
+            run_id = str(own[0].id) if own else ""
+        fields = _build_check_run(report)
+        if run_id:
+            await self._send("PATCH", f"/check-runs/{run_id}", _Named, fields)
+            return run_id
+        made = await self._send("POST", "/check-runs", _Named, {**fields, "head_sha": report.commit})
+        return str(made.id)
+
+    async def _deploy(self, report: CommitReport, deployment: str) -> str:
+        """Set the state of the deployment of ``report``, which is made when the commit runs; returns its id."""
+        if not deployment:
+            if report.state in (State.PENDING, State.SUPERSEDED):
+                return ""
+            query: dict[str, str | int] = {
+                "sha": report.commit,
+                "environment": report.environment,
+                "task": report.context,
+                "per_page": 1,
+            }
+            found = await self._get("/deployments", list[_Named], **query)
+            deployment = str(found[0].id) if found else str((await self._create_deployment(report)).id)
+        fields = {"state": _DEPLOYED[report.state], "description": report.title[:_DESCRIPTION], "auto_inactive": True}
+        fields |= {"log_url": report.link} if report.link else {}
+        await self._send("POST", f"/deployments/{deployment}/statuses", _Named, fields)
+        return deployment
+
+    async def _create_deployment(self, report: CommitReport) -> _Named:
+        # Without `auto_merge` and `required_contexts`, GitHub merges branches, and waits for checks.
+        fields = {
+            "ref": report.commit,
+            "task": report.context,
+            "environment": report.environment,
+            "auto_merge": False,
+            "required_contexts": [],
+        }
+        return await self._send("POST", "/deployments", _Named, fields)
+
+    async def _get(self, path: str, kind: type[Answer], **query: str | int) -> Answer:
+        return await self._send("GET", path, kind, None, query)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer],
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str | int] | None = None,
+    ) -> Answer:
+        try:
+            return await self._client.send(method, self._path + path, kind, self._login.get_headers, body, query)
+        except ForgeRefusal as refusal:
+            if refusal.status != 401 or not self._login.forget():
+                raise
+        # The token of the App ended early, as when its rights changed.
+        try:
+            return await self._client.send(method, self._path + path, kind, self._login.get_headers, body, query)
+        except ForgeRefusal as refusal:
+            if refusal.status == 401:
+                raise SendFailed(str(refusal)) from None
+            raise
+
+
+def _build_status(report: CommitReport) -> dict[str, Any]:
+    fields = {
+        "state": _STATES[report.state],
+        "context": report.context,
+        "description": report.title[:_DESCRIPTION],
+    }
+    return fields | ({"target_url": report.link} if report.link else {})
+
+
+def _build_check_run(report: CommitReport) -> dict[str, Any]:
+    output: dict[str, Any] = {"title": report.title[:255], "summary": report.summary[:_SUMMARY]}
+    fields: dict[str, Any] = {"name": report.context, "external_id": report.context, "output": output}
+    fields |= {"details_url": report.link} if report.link else {}
+    if not report.state.is_final:
+        return {**fields, "status": "in_progress" if report.state is State.RUNNING else "queued"}
+    if report.findings:
+        # Each request adds its annotations to those of the former ones, so that only the last one has them.
+        output["annotations"] = [_build_annotation(report, number) for number in range(_count_annotations(report))]
+    return {
+        **fields,
+        "status": "completed",
+        "conclusion": _CONCLUSIONS[report.state],
+        "completed_at": format_iso_time(report.at),
+    }
+
+
+def _count_annotations(report: CommitReport) -> int:
+    return min(len(report.findings), MOST_ANNOTATIONS)
+
+
+def _build_annotation(report: CommitReport, number: int) -> dict[str, Any]:
+    finding = report.findings[number]
+    line = max(finding.line, 1)
+    message = f"{finding.message}\n{finding.suggestion}" if finding.suggestion else finding.message
+    return {
+        "path": finding.path,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": _LEVELS[finding.severity],
+        "title": escape_text(finding.rule)[:255],
+        "message": "\n".join(map(escape_text, message.split("\n")))[:2_000],
+    }
+
+
+def _convert_pull(pull: _Pull) -> PullRequest:
+    own = pull.base.repo.full_name if pull.base.repo is not None else ""
+    is_fork = pull.head.repo is None or pull.head.repo.full_name != own
+    return PullRequest(
+        pull.number,
+        pull.head.sha,
+        pull.base.ref,
+        f"refs/pull/{pull.number}/head",
+        is_fork,
+        title=pull.title,
+        author=pull.user.login if pull.user is not None else "",
+        is_open=pull.state == "open",
+        merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
+        link=pull.html_url,
+    )

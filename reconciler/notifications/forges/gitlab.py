@@ -1,0 +1,170 @@
+"""GitLab: statuses of commits, notes on merge requests, and deployments."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
+from reconciler.notifications.forges.login import Login
+from reconciler.notifications.forges.references import Reference
+from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
+from reconciler.notifications.message import State
+
+_PAGE = 100
+_MOST_PAGES = 3
+_DESCRIPTION = 255
+_STATES = {
+    State.PENDING: "pending",
+    State.RUNNING: "running",
+    State.SUCCESS: "success",
+    State.FAILURE: "failed",
+    State.SUPERSEDED: "canceled",
+}
+_AGAIN = "Cannot transition status"
+"""How GitLab refuses a status that the commit has already, or is beyond."""
+
+
+class _Named(msgspec.Struct):
+    id: int
+
+
+class _Note(msgspec.Struct):
+    id: int
+    body: str = ""
+    system: bool = False
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Merge(msgspec.Struct):
+    iid: int
+    state: str
+    sha: str | None
+    target_branch: str
+    source_branch: str = ""
+    source_project_id: int | None = None
+    target_project_id: int | None = None
+    title: str = ""
+    web_url: str = ""
+    author: _User | None = None
+    merge_commit_sha: str | None = None
+    squash_commit_sha: str | None = None
+
+
+class GitLab:
+    """The project ``path`` (``group/subgroup/name``); ``branch`` is the one that its commits are on."""
+
+    limits = ForgeLimits(title=_DESCRIPTION, comment=200_000, html=True)
+
+    def __init__(self, client: ForgeClient, login: Login, path: str, branch: str) -> None:
+        self._client = client
+        self._login = login.get_headers
+        self._path = f"/projects/{quote(path, safe='')}"
+        self._branch = branch
+
+    async def check_access(self) -> None:
+        """See Forge."""
+        await self._client.get(self._path, _Named, self._login)
+
+    async def report_commit(self, report: CommitReport, reference: str) -> str:
+        """See Forge."""
+        ids = Reference.parse(reference)
+        fields: dict[str, Any] = {
+            "state": _STATES[report.state],
+            "name": report.context,
+            "description": report.title[:_DESCRIPTION],
+            "ref": report.branch or self._branch,
+        }
+        fields |= {"target_url": report.link} if report.link else {}
+        try:
+            await self._client.send("POST", f"{self._path}/statuses/{report.commit}", _Named, self._login, fields)
+        except ForgeRefusal as refusal:
+            if refusal.status != 400 or _AGAIN not in str(refusal):
+                raise
+        if report.environment:
+            ids = ids.with_id("deployment", await self._deploy(report, ids.get("deployment")))
+        return str(ids)
+
+    async def list_pull_requests(self, base: str) -> list[PullRequest]:
+        """See Forge."""
+        merges: list[PullRequest] = []
+        for page in range(1, _MOST_PAGES + 1):
+            query: dict[str, str | int] = {
+                "state": "opened",
+                "target_branch": base,
+                "order_by": "updated_at",
+                "sort": "desc",
+                "per_page": _PAGE,
+                "page": page,
+            }
+            got = await self._client.get(f"{self._path}/merge_requests", list[_Merge], self._login, **query)
+            merges += map(_convert_merge, got)
+            if len(got) < _PAGE:
+                break
+        return merges
+
+    async def get_pull_request(self, number: int) -> PullRequest:
+        """See Forge."""
+        return _convert_merge(await self._client.get(f"{self._path}/merge_requests/{number}", _Merge, self._login))
+
+    async def list_comments(self, number: int) -> list[Comment]:
+        """See Forge."""
+        comments: list[Comment] = []
+        for page in range(1, _MOST_PAGES + 1):
+            query: dict[str, str | int] = {"sort": "asc", "order_by": "created_at", "per_page": _PAGE, "page": page}
+            path = f"{self._path}/merge_requests/{number}/notes"
+            got = await self._client.get(path, list[_Note], self._login, **query)
+            comments += [Comment(str(note.id), note.body) for note in got if not note.system]
+            if len(got) < _PAGE:
+                break
+        return comments
+
+    async def write_comment(self, number: int, body: str, comment: str = "") -> str:
+        """See Forge."""
+        path = f"{self._path}/merge_requests/{number}/notes"
+        if comment:
+            await self._client.send("PUT", f"{path}/{comment}", _Named, self._login, {"body": body})
+            return comment
+        return str((await self._client.send("POST", path, _Named, self._login, {"body": body})).id)
+
+    async def _deploy(self, report: CommitReport, deployment: str) -> str:
+        """Set the state of the deployment of ``report``, which is made when the commit runs; returns its id."""
+        path = f"{self._path}/deployments"
+        status = _STATES[report.state]
+        if deployment:
+            await self._client.send("PUT", f"{path}/{deployment}", _Named, self._login, {"status": status})
+            return deployment
+        if report.state in (State.PENDING, State.SUPERSEDED):
+            return ""
+        fields = {
+            "environment": report.environment,
+            "sha": report.commit,
+            "ref": self._branch,
+            "tag": False,
+            "status": status,
+        }
+        return str((await self._client.send("POST", path, _Named, self._login, fields)).id)
+
+
+def _convert_merge(merge: _Merge) -> PullRequest:
+    is_merged = merge.state == "merged"
+    # A fast-forward has neither: then the branch has the head itself.
+    commit = merge.merge_commit_sha or merge.squash_commit_sha or merge.sha or ""
+    return PullRequest(
+        merge.iid,
+        merge.sha or "",
+        merge.target_branch,
+        f"refs/merge-requests/{merge.iid}/head",
+        merge.source_project_id is None or merge.source_project_id != merge.target_project_id,
+        title=merge.title,
+        author=merge.author.username if merge.author is not None else "",
+        is_open=merge.state in ("opened", "locked"),
+        merge_commit=commit if is_merged else "",
+        link=merge.web_url,
+        branch=merge.source_branch,
+    )

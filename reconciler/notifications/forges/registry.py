@@ -1,0 +1,107 @@
+"""The forges of the settings: for each source that is at one, the repository there, with the login for it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.errors import UsageError
+from reconciler.notifications.forges.address import ForgeAddress, find_forge, is_at
+from reconciler.notifications.forges.bitbucket import Bitbucket
+from reconciler.notifications.forges.client import PAUSE, SECONDS, ForgeClient
+from reconciler.notifications.forges.gitea import Gitea
+from reconciler.notifications.forges.github import GitHub
+from reconciler.notifications.forges.gitlab import GitLab
+from reconciler.notifications.forges.login import GitHubApp, Login, TokenLogin
+from reconciler.notifications.forges.values import Forge
+from reconciler.settings import SourceSettings
+from reconciler.settings.forges import ForgeSettings
+
+_FORMS = {"github": "github", "gitlab": "private", "gitea": "token", "forgejo": "token", "bitbucket": "bearer"}
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class ForgeOptions(msgspec.Struct, frozen=True):
+    """Seconds between two requests to a forge, and those in which it answers one."""
+
+    pause: float = PAUSE
+    seconds: float = SECONDS
+
+
+DEFAULT_OPTIONS = ForgeOptions()
+
+
+class ForgeSet:
+    """The repositories of the sources at one forge of the settings, which share one client and its pace."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ForgeSettings,
+        sources: tuple[SourceSettings, ...],
+        clock: Clock,
+        options: ForgeOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        """Raises UsageError for what the settings lack."""
+        self.name = name
+        self.settings = settings
+        self._clock = clock
+        self._options = options
+        self._clients: dict[str, ForgeClient] = {}
+        self.forges: dict[str, Forge] = {}
+        for source in sources:
+            if source.name in settings.sources or (not settings.sources and is_at(source.url, settings)):
+                self.forges[source.name] = self._make_forge(self._find_address(source), source)
+        if not self.forges:
+            raise UsageError(f"notifications.forges.{name}: no source is at it: name its sources, and its url")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            await client.close()
+
+    def _find_address(self, source: SourceSettings) -> ForgeAddress:
+        own = self.settings
+        address = find_forge(source.url, kind=own.type, site=own.url, repository=own.repository)
+        parts = urlsplit(address.api)
+        if parts.scheme != "https" and parts.hostname not in LOOPBACK and not own.allow_insecure:
+            raise UsageError(
+                f"notifications.forges.{self.name}: with http:// the token crosses the network as plain text; use "
+                "https://, or set allowInsecure"
+            )
+        return address
+
+    def _make_forge(self, address: ForgeAddress, source: SourceSettings) -> Forge:
+        client = self._clients.get(address.api)
+        if client is None:
+            client = ForgeClient(
+                address.api,
+                self._clock,
+                self.settings.ca_file,
+                pause=self._options.pause,
+                seconds=self._options.seconds,
+            )
+            self._clients[address.api] = client
+        login = self._make_login(client, address)
+        if address.type == "github":
+            return GitHub(client, login, address.path)
+        if address.type == "gitlab":
+            return GitLab(client, login, address.path, source.branch or "main")
+        if address.type == "bitbucket":
+            return Bitbucket(client, login, address.path, address.page)
+        return Gitea(client, login, address.path)
+
+    def _make_login(self, client: ForgeClient, address: ForgeAddress) -> Login:
+        own = self.settings
+        if own.app is not None and address.type == "github":
+            app = GitHubApp(client, own.app.id, own.app.key_file, address.path, own.app.installation)
+            if own.environment:
+                app.permissions["deployments"] = "write"
+            if own.pull_requests is None:
+                del app.permissions["pull_requests"]
+            return app
+        if own.token_file is None:
+            raise UsageError(f"notifications.forges.{self.name}: name the file with the token as tokenFile")
+        return TokenLogin(own.token_file, _FORMS[address.type], own.username)

@@ -1,0 +1,95 @@
+"""What is told to a forge, and what it answers: plain values, the same for all forges."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from reconciler.model.finding import Finding
+from reconciler.notifications.message import State
+
+
+class CommitReport(msgspec.Struct, frozen=True):
+    """How far a commit is, in the words of a status.
+
+    ``context`` tells the statuses of a commit apart, such as ``reconciler/shop``. ``title`` is one line. ``summary`` is
+    Markdown. ``link`` is a URL of our page, or empty. ``findings`` are shown at their lines where the forge can.
+    ``environment`` is the one that the commit is deployed to, "" for none. ``branch`` is the one that has the commit,
+    "" for that of the source. ``at`` is in seconds since the epoch.
+    """
+
+    commit: str
+    state: State
+    context: str
+    title: str
+    summary: str
+    at: float
+    link: str = ""
+    findings: tuple[Finding, ...] = ()
+    environment: str = ""
+    branch: str = ""
+
+
+class PullRequest(msgspec.Struct, frozen=True):
+    """A pull request: commit ``head`` is to be merged into the branch ``base``.
+
+    ``head`` may be the first digits of a commit; ``branch`` is its branch in its own repository. ``fetch`` is the ref
+    of the repository that has it, "" if none has: then nothing of it can be read here. ``is_fork`` says that another
+    repository made it. ``merge_commit`` is the commit that the branch has from it, "" until it is merged.
+    ``author`` is a name on the forge.
+    """
+
+    number: int
+    head: str
+    base: str
+    fetch: str
+    is_fork: bool
+    title: str = ""
+    author: str = ""
+    is_open: bool = True
+    merge_commit: str = ""
+    link: str = ""
+    branch: str = ""
+
+
+class Comment(msgspec.Struct, frozen=True):
+    """A comment on a pull request."""
+
+    id: str
+    body: str
+
+
+class ForgeLimits(msgspec.Struct, frozen=True):
+    """What a forge takes: the most characters of a status line and of a comment, and whether it shows HTML."""
+
+    title: int
+    comment: int
+    html: bool
+
+
+class Forge(Protocol):
+    """One repository at one forge. All methods raise SendRefused and SendFailed, and may be cancelled at any time."""
+
+    limits: ForgeLimits
+
+    async def check_access(self) -> None:
+        """Raise SendRefused if the token may not read the repository."""
+
+    async def report_commit(self, report: CommitReport, reference: str) -> str:
+        """Show ``report``; return what names it at the forge, "" if nothing does.
+
+        ``reference`` is that name from the former report on the same commit, or "": that one is changed.
+        """
+
+    async def list_pull_requests(self, base: str) -> list[PullRequest]:
+        """The open pull requests into the branch ``base``, the last changed ones first; a bounded number."""
+
+    async def get_pull_request(self, number: int) -> PullRequest:
+        """The pull request ``number``, open or not."""
+
+    async def list_comments(self, number: int) -> list[Comment]:
+        """The first comments on a pull request, the oldest first; a bounded number."""
+
+    async def write_comment(self, number: int, body: str, comment: str = "") -> str:
+        """Let the comment ``comment`` have ``body``, or make a new one; returns its id."""

@@ -1,0 +1,110 @@
+"""The outbox: what is to be sent. A thing only proceeds, and the newest that is known of it is sent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.notifications.message import Message, State
+from reconciler.notifications.outcomes import make_superseded_message
+from reconciler.notifications.rules import Rules, Subject, find_mute, is_wanted
+from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
+from reconciler.records.store import Records
+from reconciler.settings.notifications import NotificationRuleSettings
+
+_RANKS = {State.NONE: 0, State.PENDING: 1, State.RUNNING: 2, State.SUCCESS: 3, State.FAILURE: 3, State.SUPERSEDED: 3}
+"""A thing never goes to a state of a lower rank."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+def decode_message(delivery: Delivery) -> Message:
+    """The message of ``delivery``, as it was last changed."""
+    message = _decode(delivery.message)
+    return msgspec.structs.replace(message, sequence=delivery.sequence, may_repeat=delivery.may_repeat)
+
+
+class News(NamedTuple):
+    """A message, what rules read of it, and the time. ``fingerprint`` is what of it is news, beside its state."""
+
+    message: Message
+    subject: Subject
+    fingerprint: str
+    at: float
+
+
+class Outbox:
+    """Writes deliveries. Every method raises RecordsError; none commits by itself."""
+
+    def __init__(self, records: Records, rules: Rules) -> None:
+        self._records = records
+        self._rules = rules
+
+    def send(self, news: News) -> None:
+        """Let every channel have ``news`` whose rules want it, unless it has it already."""
+        for channel, rule in self._rules.find(news.subject):
+            self.put(channel, rule, news)
+
+    def put(self, channel: str, rule: NotificationRuleSettings, news: News) -> None:
+        """Let ``channel`` have ``news`` by ``rule``, unless it has it already.
+
+        It takes the place of a former message about the same thing that still waits. After one that was sent, it waits
+        until the interval of the rule is over if it is another end of the same thing.
+        """
+        deliveries = self._records.deliveries
+        last = deliveries.last(channel, news.message.id)
+        if last is not None and not _is_news(last, news):
+            return
+        fresh = self._make_delivery(channel, rule, news)
+        if last is not None and last.status is DeliveryStatus.WAITING:
+            deliveries.replace_waiting(msgspec.structs.replace(fresh, id=last.id))
+            return
+        if last is not None and last.ended is not None and State(last.state).is_final:
+            fresh = msgspec.structs.replace(fresh, due=max(news.at, last.ended + rule.interval))
+        mute = find_mute(self._records.mutes.all(), rule.name, news.subject)
+        if mute is not None:
+            answer = f"muted by {mute.by}: {mute.reason}"
+            fresh = msgspec.structs.replace(fresh, status=DeliveryStatus.MUTED, ended=news.at, answer=answer)
+        deliveries.add(fresh)
+
+    def _make_delivery(self, channel: str, rule: NotificationRuleSettings, news: News) -> Delivery:
+        message, sequence = news.message, self._records.deliveries.next_sequence()
+        return Delivery(
+            rule.name,
+            channel,
+            message.id,
+            message.source,
+            str(message.state),
+            sequence,
+            news.fingerprint,
+            _encode(msgspec.structs.replace(message, sequence=sequence)),
+            news.at,
+            news.at,
+        )
+
+    def supersede(self, source: str, commit: str, now: float) -> None:
+        """End what is pending or running of other commits of ``source``, since ``commit`` takes their place."""
+        for last in self._records.deliveries.list_unfinished(source):
+            former = decode_message(last)
+            rule = self._rules.by_name.get(last.rule)
+            if former.commit in ("", commit) or rule is None or last.channel not in self._rules.by_channel:
+                continue
+            message = make_superseded_message(former, commit, now)
+            # Who was told that it began is told that it ended.
+            if is_wanted(rule, State.SUPERSEDED, recovers=False) or is_wanted(rule, former.state, recovers=False):
+                subject = Subject(former.event, message.state, source=source)
+                self.put(last.channel, rule, News(message, subject, "", now))
+
+
+def _is_news(last: Delivery, news: News) -> bool:
+    """Whether ``news`` says more than ``last`` about their thing, and not something former."""
+    former, message = State(last.state), news.message
+    if former is State.SUPERSEDED and not message.state.is_final:
+        return False
+    if message.state is State.SUPERSEDED and former.is_final:
+        return False
+    if _RANKS[message.state] < _RANKS[former]:
+        return False
+    return (str(message.state), news.fingerprint) != (last.state, last.fingerprint)

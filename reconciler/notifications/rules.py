@@ -1,0 +1,94 @@
+"""Rules: which messages go to which channel, and which of them are held for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from reconciler.notifications.message import EventType, State
+from reconciler.records.notifications.troubles import Mute
+from reconciler.settings.notifications import NotificationRuleSettings, NotificationSettings
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What rules and mutes read of a message.
+
+    ``gvcs`` are all that it is about; () without ``keys``: any. ``keys`` are the resources that it names.
+    """
+
+    event: EventType
+    state: State
+    recovers: bool = False
+    source: str = ""
+    gvcs: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+class Rules:
+    """The rules of the settings, by channel in their order: the first one that fits decides."""
+
+    def __init__(self, settings: NotificationSettings) -> None:
+        rules = settings.rules or tuple(NotificationRuleSettings(name, (name,)) for name in settings.channels)
+        rules = (*rules, *map(make_forge_rule, settings.forges))
+        self.by_name = {rule.name: rule for rule in rules}
+        self.by_channel = {
+            channel: tuple(rule for rule in rules if channel in rule.channels)
+            for channel in (*settings.channels, *settings.forges)
+        }
+
+    def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
+        """Each channel that ``subject`` goes to, with the rule that says so."""
+        chosen = ((channel, self.find_for(channel, subject)) for channel in self.by_channel)
+        return [(channel, rule) for channel, rule in chosen if rule is not None]
+
+    def find_for(self, channel: str, subject: Subject) -> NotificationRuleSettings | None:
+        """The first rule by which ``subject`` goes to ``channel``."""
+        return next((rule for rule in self.by_channel[channel] if _matches_subject(rule, subject)), None)
+
+    def find_watching(self, channel: str, subject: Subject) -> NotificationRuleSettings | None:
+        """The first rule of ``channel`` for the troubles of ``subject``, whether they begin or end."""
+        return next((rule for rule in self.by_channel[channel] if _is_about(rule, subject)), None)
+
+
+def make_forge_rule(forge: str) -> NotificationRuleSettings:
+    """The rule of the forge of that name: all that happens to a commit is shown there, at once."""
+    events = (str(EventType.RUN), str(EventType.REFUSED))
+    states = tuple(str(state) for state in State if state is not State.NONE)
+    return NotificationRuleSettings(forge, (forge,), events, states, wait=0.0, interval=0.0)
+
+
+def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:
+    return _is_about(rule, subject) and is_wanted(rule, subject.state, recovers=subject.recovers)
+
+
+def _is_about(rule: NotificationRuleSettings, subject: Subject) -> bool:
+    if subject.event not in rule.events or (rule.sources and subject.source not in rule.sources):
+        return False
+    anywhere = not rule.gvcs or (not subject.gvcs and not subject.keys)
+    return anywhere or bool(set(rule.gvcs) & set(subject.gvcs))
+
+
+def is_wanted(rule: NotificationRuleSettings, state: State, *, recovers: bool) -> bool:
+    """Whether ``rule`` sends what is in ``state``; a fact is always sent."""
+    return state is State.NONE or str(state) in rule.states or (recovers and "recovery" in rule.states)
+
+
+def find_mute(mutes: Iterable[Mute], rule: str, subject: Subject) -> Mute | None:
+    """The mute of ``subject``, which ``rule`` would send: of all its resources, if it names some."""
+    targets = {"all", f"rule/{rule}", f"source/{subject.source}"}
+    muted = {mute.target: mute for mute in mutes}
+    whole = next((mute for target, mute in muted.items() if target in targets), None)
+    if whole is not None or not muted:
+        return whole
+    members: Sequence[Sequence[str]] = [(key, f"gvc/{gvc_of(key)}") for key in subject.keys] or [
+        (f"gvc/{gvc}",) for gvc in subject.gvcs
+    ]
+    of_members = [next((muted[name] for name in names if name in muted), None) for names in members]
+    return of_members[0] if of_members and all(of_members) else None
+
+
+def gvc_of(key: str) -> str:
+    """The GVC of a key as text: ``shop`` for ``workload/shop/api`` and for ``gvc/shop``, "" for others."""
+    parts = key.split("/")
+    return parts[1] if len(parts) == 3 or (parts[0] == "gvc" and len(parts) == 2) else ""

@@ -1,0 +1,221 @@
+"""The sender: one task of the daemon makes deliveries of what is new, and one for each channel sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
+from reconciler.errors import RecordsError
+from reconciler.logs import log
+from reconciler.notifications.channel import Channel, SendFailed, SendRefused
+from reconciler.notifications.collector import Collector
+from reconciler.notifications.message import Message
+from reconciler.notifications.outbox import decode_message
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
+from reconciler.records.store import Records
+from reconciler.records.tables.conditions import CHANNEL
+from reconciler.settings import Settings
+from reconciler.status.conditions import make_condition
+from reconciler.tasks import cancel_and_wait
+
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the records; the daemon and commands write there."""
+PAUSE_SECONDS = 1.0
+"""The least seconds between two messages to one channel."""
+SEND_SECONDS = 60.0
+"""Seconds that a channel may take for a message."""
+FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
+"""Seconds until a channel is tried again after its first failure, and the most to which they double."""
+GIVE_UP_SECONDS = 3 * 86_400.0
+"""Seconds after which a message that never arrives is given up."""
+
+Result = TypeVar("Result")
+
+
+def channel_scope(channel: str) -> str:
+    """The scope of the conditions of ``channel``, in place of the name of a source."""
+    return f"{CHANNEL}{channel}"
+
+
+class Sender:
+    """Works off the outbox with a connection to the records of its own. One channel never waits for another.
+
+    With ``in_threads``, the event loop does not wait for the disk.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        records: Records,
+        clock: Clock,
+        channels: Mapping[str, Channel],
+        make_link: Callable[[Message], str] = lambda _: "",
+        *,
+        in_threads: bool = True,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._channels = channels
+        self._make_link = make_link
+        self._in_threads = in_threads
+        self._collector = Collector(settings, records, clock)
+        self._lock = asyncio.Lock()
+        self._wakes = {name: asyncio.Event() for name in channels}
+        self._opened = asyncio.Event()
+        self._version = -1
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        """Begin to collect and to send."""
+        self.tasks = [asyncio.create_task(self._collect(), name="notifications")]
+        self.tasks += [
+            asyncio.create_task(self._serve(channel), name=f"channel {name}")
+            for name, channel in self._channels.items()
+        ]
+
+    async def close(self) -> None:
+        """Stop; what is being sent may be sent again, marked."""
+        await cancel_and_wait(self.tasks, "notifications")
+        for channel in self._channels.values():
+            with suppress(Exception):
+                await channel.close()
+
+    async def _collect(self) -> None:
+        while True:
+            try:
+                await self._collect_once()
+            except RecordsError as error:
+                log().warning("notifications", reason=error.reason, message=str(error))
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the notifications of other events
+                internal_error(error, "notifications")
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def _collect_once(self) -> None:
+        if not self._opened.is_set():
+            await self._use_records(self._collector.open)
+            self._opened.set()
+        if await self._use_records(self._collect_news):
+            for wake in self._wakes.values():
+                wake.set()
+
+    def _collect_news(self) -> bool:
+        """Make deliveries of what is new; returns whether there may be something to send."""
+        version, due = self._records.data_version(), self._collector.next_due()
+        if version == self._version and (due is None or due > self._clock.now()):
+            return False
+        self._collector.collect()
+        self._version = version
+        return True
+
+    async def _serve(self, channel: Channel) -> None:
+        """Send what is due for ``channel``, in its order: after a failure, the next ones wait, too."""
+        await self._opened.wait()
+        failures, is_cut_off = 0, False
+        while True:
+            pause = PAUSE_SECONDS
+            try:
+                if is_cut_off:
+                    await self._use_records(self._records.deliveries.recover, channel.name)
+                    is_cut_off = False
+                delivery = await self._use_records(self._take, channel.name)
+                if delivery is None:
+                    await self._wait_for_work(channel.name)
+                    continue
+                wait = await self._send(channel, delivery)
+            except RecordsError as error:
+                log().warning("notifications", reason=error.reason, message=str(error))
+                # How the message ended could not be recorded.
+                wait, pause, is_cut_off = None, FIRST_WAIT, True
+            if wait is not None:
+                failures += 1
+                pause = max(wait, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures - 1, 10)))
+            else:
+                failures = 0
+            await self._clock.sleep(pause)
+
+    async def _wait_for_work(self, name: str) -> None:
+        wake = self._wakes[name]
+        await wake.wait()
+        wake.clear()
+
+    def _take(self, channel: str) -> Delivery | None:
+        """The next delivery, which is marked as being sent before it is."""
+        delivery = self._records.deliveries.next_waiting(channel, self._clock.now())
+        if delivery is not None:
+            self._records.deliveries.begin(delivery.id)
+        return delivery
+
+    async def _send(self, channel: Channel, delivery: Delivery) -> float | None:
+        """Send ``delivery``; returns None, or the seconds to wait after a failure that may pass."""
+        message = decode_message(delivery)
+        reference = await self._use_records(self._records.deliveries.find_reference, delivery)
+        try:
+            message = _with_link(message, self._make_link)
+            async with asyncio.timeout(SEND_SECONDS):
+                answer = await channel.send(message, reference)
+        except SendRefused as error:
+            await self._use_records(self._end, delivery, DeliveryStatus.REFUSED, str(error), "")
+            return None
+        except SendFailed as error:
+            return await self._use_records(self._fail, delivery, str(error), error.retry_after, error.reached)
+        except TimeoutError:
+            text = f"no answer in {SEND_SECONDS:.0f} s"
+            return await self._use_records(self._fail, delivery, text, None, True)
+        except Exception as error:  # noqa: BLE001 - a bug of one channel must not end the others
+            bug = internal_error(error, f"channel {channel.name}")
+            return await self._use_records(self._fail, delivery, str(bug), None, True)
+        await self._use_records(self._end, delivery, DeliveryStatus.SENT, "", answer)
+        return None
+
+    def _end(self, delivery: Delivery, status: DeliveryStatus, answer: str, reference: str) -> None:
+        sent = status is DeliveryStatus.SENT
+        with self._records.transaction():
+            self._records.deliveries.end(delivery.id, status, self._clock.now(), answer, reference)
+            self._set_condition(delivery.channel, sent, Reason.SENT if sent else Reason.SEND_REFUSED, answer)
+
+    def _fail(self, delivery: Delivery, answer: str, retry_after: float | None, reached: bool) -> float:
+        now = self._clock.now()
+        with self._records.transaction():
+            if now - delivery.created >= GIVE_UP_SECONDS:
+                self._records.deliveries.end(delivery.id, DeliveryStatus.EXPIRED, now, answer)
+            else:
+                self._records.deliveries.wait_again(delivery.id, answer, may_repeat=reached)
+            self._set_condition(delivery.channel, False, Reason.SEND_FAILED, answer)
+        return retry_after or 0.0
+
+    def _set_condition(self, channel: str, sent: bool, reason: Reason, message: str) -> None:
+        condition = make_condition(ConditionType.NOTIFYING, sent, reason, message)
+        if self._records.conditions.set(channel_scope(channel), condition):
+            log().info("notification", channel=channel, sent=sent, reason=str(reason), message=message)
+
+    async def _use_records(self, call: Callable[..., Result], *args: object) -> Result:
+        """Call ``call`` in a thread, one at a time: a connection belongs to one thread at a time."""
+        if not self._in_threads:
+            return call(*args)
+        async with self._lock:
+            work = asyncio.ensure_future(asyncio.to_thread(call, *args))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # The thread goes on, and the lock is released only when it has ended.
+                await asyncio.wait({work})
+                raise
+
+
+def _with_link(message: Message, make_link: Callable[[Message], str]) -> Message:
+    return message if message.link else msgspec.structs.replace(message, link=make_link(message))
+
+
+def forget_channels(records: Records, channels: Iterable[str]) -> None:
+    """Remove the conditions of channels that are none of ``channels``. Raises RecordsError."""
+    known = {channel_scope(name) for name in channels}
+    for scope in records.conditions.scopes_below(CHANNEL):
+        if scope not in known:
+            records.conditions.forget(scope)

@@ -1,0 +1,183 @@
+"""The generic channel: a CloudEvent as JSON by HTTP POST, signed as Standard Webhooks have it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ssl
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from reconciler.documents.limits import read_within
+from reconciler.errors import UsageError
+from reconciler.notifications.bodies import describe_message
+from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.message import Message
+from reconciler.settings.notifications import WebhookChannelSettings
+from reconciler.times import format_iso_time
+
+SECONDS = 30.0
+"""Seconds in which a receiver must answer."""
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+PREFIX = "whsec_"
+"""What a secret begins with that is written in base64; any other one is taken as it is."""
+_AGAIN = frozenset({408, 409, 425, 429})
+"""Answers below 500 after which it is tried again."""
+LONGEST_WAIT = 86_400.0
+"""The longest wait in seconds that a receiver can ask for."""
+
+
+class Answer(Protocol):
+    """What is read of an answer over HTTP."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Any:
+        """The headers, by name in any case."""
+
+
+class WebhookChannel:
+    """Sends each message as a CloudEvent. Its ``webhook-id`` is the same for each try, so that receivers know it."""
+
+    def __init__(self, name: str, settings: WebhookChannelSettings, source: str, now: Callable[[], float]) -> None:
+        self.name = name
+        self._settings = settings
+        self._source = source
+        self._now = now
+        self._client: httpx2.AsyncClient | None = None
+
+    async def send(self, message: Message, reference: str) -> str:  # noqa: ARG002 - it cannot edit
+        """Post ``message``; returns "". Raises SendRefused and SendFailed."""
+        url, secret = self._read_url(), self._read_secret()
+        number = make_webhook_id(message)
+        body = encode_event(message, number, self._source)
+        at = str(int(self._now()))
+        headers = {
+            "content-type": CONTENT_TYPE,
+            "webhook-id": number,
+            "webhook-timestamp": at,
+            "webhook-signature": sign_body(secret, number, at, body),
+            "user-agent": "reconciler",
+        }
+        try:
+            answer = await self._get_client().post(url, content=body, headers=headers)
+        except httpx2.ConnectError:
+            raise SendFailed(f"{get_host(url)} cannot be reached") from None
+        except httpx2.TimeoutException:
+            raise SendFailed(f"{get_host(url)} does not answer in {SECONDS:.0f} s", reached=True) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise SendFailed(f"{get_host(url)}: {type(error).__name__}", reached=True) from None
+        check_answer(answer, get_host(url), self._now())
+        return ""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _get_client(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            ca_file = self._settings.ca_file
+            context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+            # A redirect would lead a signed message to another host.
+            self._client = httpx2.AsyncClient(verify=context, timeout=SECONDS, follow_redirects=False)
+        return self._client
+
+    def _read_url(self) -> str:
+        if self._settings.url_file is None:
+            return self._settings.url
+        url = read_secret_file(self._settings.url_file, "URL")
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise SendRefused(f"{self._settings.url_file} has no URL such as https://hooks.example.com/reconciler")
+        return url
+
+    def _read_secret(self) -> bytes:
+        text = read_secret_file(self._settings.secret_file, "secret")
+        if not text.startswith(PREFIX):
+            return text.encode()
+        try:
+            return base64.b64decode(text.removeprefix(PREFIX), validate=True)
+        except binascii.Error:
+            raise SendRefused(f"the secret in {self._settings.secret_file} is no base64 after {PREFIX}") from None
+
+
+def read_secret_file(path: Path, what: str) -> str:
+    """The one line of the file ``path``. Raises SendFailed: the file may be there at the next try."""
+    try:
+        text = read_within(path).decode().strip()
+    except (OSError, UnicodeDecodeError, UsageError) as error:
+        raise SendFailed(f"the {what} in {path} cannot be read: {describe_file_error(error)}") from None
+    if not text or "\n" in text:
+        raise SendFailed(f"{path} has no {what}, or several lines")
+    return text
+
+
+def describe_file_error(error: Exception) -> str:
+    """What is wrong with a file, without any of its content."""
+    return str(error.strerror) if isinstance(error, OSError) else "it is no text of a usual size"
+
+
+def get_host(url: str) -> str:
+    """The host of ``url``, for messages: the rest may be a secret."""
+    try:
+        return urlsplit(url).hostname or "the receiver"
+    except ValueError:
+        return "the receiver"
+
+
+def make_webhook_id(message: Message) -> str:
+    """An id that each try to send ``message`` has, and no other message."""
+    text = f"{message.id}\n{message.sequence}\n{message.at:.6f}"
+    return f"msg_{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def encode_event(message: Message, number: str, source: str) -> bytes:
+    """``message`` as a CloudEvent 1.0 with the id ``number``, in JSON."""
+    state = f".{message.state}" if message.state != "none" else ""
+    event = {
+        "specversion": "1.0",
+        "id": number,
+        "source": source,
+        "type": f"io.reconciler.{message.event}{state}",
+        "subject": message.id,
+        "time": format_iso_time(message.at),
+        "datacontenttype": "application/json",
+        "data": describe_message(message),
+    }
+    return msgspec.json.encode(event)
+
+
+def sign_body(secret: bytes, number: str, at: str, body: bytes) -> str:
+    """The header ``webhook-signature`` of Standard Webhooks: ``v1,`` and an HMAC-SHA256 in base64."""
+    content = b".".join((number.encode(), at.encode(), body))
+    return f"v1,{base64.b64encode(hmac.new(secret, content, hashlib.sha256).digest()).decode()}"
+
+
+def check_answer(answer: Answer, host: str, now: float) -> None:
+    """Raise SendFailed or SendRefused unless ``answer`` of ``host`` says that it has the message."""
+    status = answer.status_code
+    if 200 <= status < 300:
+        return
+    words = f"{host} answers {status}"
+    if status >= 500 or status in _AGAIN:
+        raise SendFailed(words, retry_after=read_retry_after(answer.headers.get("retry-after", ""), now))
+    raise SendRefused(words)
+
+
+def read_retry_after(text: str, now: float) -> float | None:
+    """The seconds that the header ``Retry-After`` asks to wait, None if it has no number and no time."""
+    try:
+        seconds = float(text) if text.isdecimal() else parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError):
+        return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)

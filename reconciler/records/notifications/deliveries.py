@@ -1,0 +1,228 @@
+"""The outbox of notifications: outcomes that no message was made of yet, and deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reconciler.records.database import Database
+
+KEEP_DELIVERIES = 100_000
+"""The most deliveries that are remembered, those that wait included."""
+
+KEEP_NOTICES = 10_000
+"""The most outcomes that wait for a daemon to make messages of them."""
+
+SEQUENCE, CURSOR = "notification_sequence", "notification_cursor"
+"""Names of the rows in ``meta`` with the last sequence, and with the last event of which messages were made."""
+
+_COLUMNS = (
+    "rule, channel, thing, source, state, sequence, fingerprint, message, created, due, status, tries, may_repeat, "
+    "ended, reference, answer, id"
+)
+
+
+class DeliveryStatus(StrEnum):
+    """How far a delivery is; the last four are ends."""
+
+    WAITING = "waiting"
+    SENDING = "sending"
+    SENT = "sent"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    MUTED = "muted"
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One message for one channel by one rule. Times are in seconds since the epoch.
+
+    ``thing`` is what it is about, ``state`` how far that is, and ``fingerprint`` what of it counts as a change. It is
+    sent from ``due``, for up to ``tries``; ``may_repeat`` says that one was cut off. ``reference`` is the name of the
+    message at its receiver, ``answer`` what the receiver said last.
+    """
+
+    rule: str
+    channel: str
+    thing: str
+    source: str
+    state: str
+    sequence: int
+    fingerprint: str
+    message: bytes
+    created: float
+    due: float
+    status: DeliveryStatus = DeliveryStatus.WAITING
+    tries: int = 0
+    may_repeat: bool = False
+    ended: float | None = None
+    reference: str = ""
+    answer: str = ""
+    id: int = 0
+
+
+class Deliveries:
+    """Deliveries in the order in which they were made."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def next_sequence(self) -> int:
+        """A number larger than any before."""
+        sql = """INSERT INTO meta VALUES (?, 1) ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"""
+        with self._db.transaction():
+            return int(self._db.write(sql, (SEQUENCE,)).fetchone()[0])
+
+    def add(self, delivery: Delivery) -> int:
+        """Append ``delivery``, drop the oldest beyond KEEP_DELIVERIES, and return its number."""
+        row = msgspec.structs.astuple(delivery)[:-1]
+        marks = ", ".join("?" * len(row))
+        sql = f"INSERT INTO deliveries ({_COLUMNS.removesuffix(', id')}) VALUES ({marks})"
+        with self._db.transaction():
+            number = int(self._db.write(sql, row).lastrowid or 0)
+            self._db.write("DELETE FROM deliveries WHERE id <= ?", (number - KEEP_DELIVERIES,))
+        return number
+
+    def replace_waiting(self, delivery: Delivery) -> None:
+        """Replace the content of a delivery that still waits."""
+        sql = """UPDATE deliveries SET state = ?, sequence = ?, fingerprint = ?, message = ?
+            WHERE id = ? AND status = 'waiting'"""
+        content = (delivery.state, delivery.sequence, delivery.fingerprint, delivery.message)
+        self._db.write(sql, (*content, delivery.id))
+
+    def get(self, number: int) -> Delivery | None:
+        """The delivery ``number``; None if there is none, or not any more."""
+        return self._one("WHERE id = ?", (number,))
+
+    def last(self, channel: str, thing: str) -> Delivery | None:
+        """The newest delivery to ``channel`` about ``thing``."""
+        return self._one("WHERE channel = ? AND thing = ? ORDER BY id DESC LIMIT 1", (channel, thing))
+
+    def find_reference(self, delivery: Delivery) -> str:
+        """What the receiver calls the last message about the same thing, "" if it has none."""
+        sql = """SELECT reference FROM deliveries WHERE channel = ? AND thing = ? AND reference <> ''
+            ORDER BY id DESC LIMIT 1"""
+        return str(self._db.value(sql, (delivery.channel, delivery.thing)) or "")
+
+    def list_unfinished(self, source: str) -> Sequence[Delivery]:
+        """The newest delivery about each thing of ``source`` that was pending or running in it."""
+        where = """AS mine WHERE source = ? AND state IN ('pending', 'running') AND NOT EXISTS (SELECT 1
+            FROM deliveries AS later WHERE later.channel = mine.channel AND later.thing = mine.thing
+            AND later.id > mine.id) ORDER BY id"""
+        return self._all(where, (source,))
+
+    def next_waiting(self, channel: str, now: float) -> Delivery | None:
+        """The first delivery to ``channel`` that is due at ``now``."""
+        return self._one("WHERE channel = ? AND status = 'waiting' AND due <= ? ORDER BY id LIMIT 1", (channel, now))
+
+    def next_due(self) -> float | None:
+        """When the next delivery is due, None if none waits."""
+        due: float | None = self._db.value("SELECT min(due) FROM deliveries WHERE status = 'waiting'")
+        return due
+
+    def begin(self, number: int) -> None:
+        """Record that the delivery is being sent, before that begins."""
+        self._db.write("UPDATE deliveries SET status = 'sending', tries = tries + 1 WHERE id = ?", (number,))
+
+    def wait_again(self, number: int, answer: str, *, may_repeat: bool) -> None:
+        """Record that a try failed with ``answer``, and that the delivery is tried again."""
+        sql = """UPDATE deliveries SET status = 'waiting', answer = ?, may_repeat = max(may_repeat, ?) WHERE id = ?"""
+        self._db.write(sql, (answer, may_repeat, number))
+
+    def end(self, number: int, status: DeliveryStatus, at: float, answer: str = "", reference: str = "") -> None:
+        """Record how a delivery ended."""
+        sql = "UPDATE deliveries SET status = ?, ended = ?, answer = ?, reference = ? WHERE id = ?"
+        self._db.write(sql, (str(status), at, answer, reference, number))
+
+    def recover(self, channel: str | None = None) -> int:
+        """Let what was cut off while it was sent, to ``channel`` or (None) to any, wait again, marked; returns the
+        number."""
+        sql = """UPDATE deliveries SET status = 'waiting', may_repeat = 1
+            WHERE status = 'sending' AND ifnull(?, channel) = channel"""
+        return self._db.write(sql, (channel,)).rowcount
+
+    def drop_channels(self, channels: Sequence[str], at: float) -> None:
+        """End what waits for a channel that is none of ``channels``: the settings have it no longer."""
+        sql = """UPDATE deliveries SET status = 'expired', ended = ?, answer = 'the settings have no such channel'
+            WHERE status IN ('waiting', 'sending') AND channel NOT IN (SELECT value FROM json_each(?))"""
+        self._db.write(sql, (at, msgspec.json.encode(list(channels)).decode()))
+
+    def list(self, limit: int = 100) -> Sequence[Delivery]:
+        """The last ``limit`` deliveries, newest first."""
+        return self._all("ORDER BY id DESC LIMIT ?", (limit,))
+
+    def count_waiting(self, channel: str) -> int:
+        """How many deliveries wait for ``channel``."""
+        sql = "SELECT count(*) FROM deliveries WHERE channel = ? AND status IN ('waiting', 'sending')"
+        return int(self._db.value(sql, (channel,)))
+
+    def _one(self, where: str, args: Sequence[Any]) -> Delivery | None:
+        row = self._db.one(f"SELECT {_COLUMNS} FROM deliveries {where}", args)
+        return None if row is None else _read_delivery(row)
+
+    def _all(self, where: str, args: Sequence[Any]) -> Sequence[Delivery]:
+        return [_read_delivery(row) for row in self._db.all(f"SELECT {_COLUMNS} FROM deliveries {where}", args)]
+
+
+def _read_delivery(row: tuple[Any, ...]) -> Delivery:
+    status, tries, may_repeat = row[10:13]
+    values: tuple[Any, ...] = (*row[:10], DeliveryStatus(status), tries, bool(may_repeat), *row[13:])
+    return Delivery(*values)
+
+
+class Notice(NamedTuple):
+    """An outcome of ``source`` at ``at``; ``body`` is encoded by reconciler/notifications/outcomes.py."""
+
+    id: int
+    at: float
+    source: str
+    body: bytes
+
+
+class Notices:
+    """Outcomes, written with what they report, until messages are made of them."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def append(self, source: str, body: bytes) -> None:
+        """Append an outcome with the current time; drop the oldest beyond KEEP_NOTICES."""
+        with self._db.transaction():
+            sql = "INSERT INTO notices (at, source, body) VALUES (?, ?, ?)"
+            number = int(self._db.write(sql, (self._now(), source, body)).lastrowid or 0)
+            self._db.write("DELETE FROM notices WHERE id <= ?", (number - KEEP_NOTICES,))
+
+    def list(self, limit: int) -> Sequence[Notice]:
+        """The first ``limit`` outcomes, oldest first."""
+        sql = "SELECT id, at, source, body FROM notices ORDER BY id LIMIT ?"
+        return [Notice(*row) for row in self._db.all(sql, (limit,))]
+
+    def drop(self, until: int) -> None:
+        """Drop the outcomes with numbers up to ``until``."""
+        self._db.write("DELETE FROM notices WHERE id <= ?", (until,))
+
+    def cursor(self) -> int | None:
+        """The number of the last event of which messages were made, None if none were ever made."""
+        number: int | None = self._db.value("SELECT value FROM meta WHERE name = ?", (CURSOR,))
+        return number
+
+    def set_cursor(self, event: int) -> None:
+        """Record that messages were made of all events up to ``event``."""
+        self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (CURSOR, event))
+
+    def skip_events(self) -> None:
+        """Make no messages of the events so far."""
+        self.set_cursor(int(self._db.value("SELECT coalesce(max(id), 0) FROM events")))
+
+    def forget(self) -> None:
+        """Forget what waits, and all that is open: the settings have no notifications."""
+        if self.cursor() is None:
+            return
+        with self._db.transaction():
+            self._db.write("DELETE FROM meta WHERE name = ?", (CURSOR,))
+            for table in ("notices", "troubles", "trouble_groups"):
+                self._db.write(f"DELETE FROM {table}")
+            self._db.write("DELETE FROM deliveries WHERE status IN ('waiting', 'sending')")

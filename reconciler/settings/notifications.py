@@ -1,0 +1,61 @@
+"""The settings of notifications: to whom outcomes are sent, and which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from reconciler.settings.forges import ForgeSettings
+
+
+class WebhookChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A receiver of CloudEvents: its ``url``, or the file that has it, and the file with the secret that signs."""
+
+    secret_file: Path
+    url: str = ""
+    url_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """One receiver: exactly one of these is not None."""
+
+    webhook: WebhookChannelSettings | None = None
+
+
+FAILURES_AND_RECOVERIES = ("failure", "recovery")
+"""What a rule sends that does not say it."""
+
+USUAL_EVENTS = ("run", "refused", "health", "volume", "certificate", "cron", "daemon")
+"""The events of a rule that names none: not those that ask for an approval, and no drift, which is healed."""
+
+
+class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Which messages go to which ``channels``; times in seconds.
+
+    ``events`` are what they are about, ``states`` how that stands. Empty ``sources`` and ``gvcs`` mean all. Troubles of
+    the first ``wait`` seconds are one message, and so are those of each ``interval`` after it. What is still wrong is
+    sent again after ``repeat``; 0: never.
+    """
+
+    name: str
+    channels: tuple[str, ...]
+    events: tuple[str, ...] = USUAL_EVENTS
+    states: tuple[str, ...] = FAILURES_AND_RECOVERIES
+    sources: tuple[str, ...] = ()
+    gvcs: tuple[str, ...] = ()
+    wait: float = 30.0
+    interval: float = 300.0
+    repeat: float = 0.0
+
+
+class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own.
+
+    ``forges`` are further receivers, which show each run on its commit; no rule of the settings is about them.
+    """
+
+    channels: dict[str, ChannelSettings] = {}
+    rules: tuple[NotificationRuleSettings, ...] = ()
+    forges: dict[str, ForgeSettings] = {}

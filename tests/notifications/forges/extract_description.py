@@ -1,0 +1,114 @@
+"""Takes the operations that we use from the published description of an API, without its words.
+
+    python -m tests.notifications.forges.extract_description github api.github.com.json 23.0.2 > github.json
+
+GitHub's is in the npm package `@octokit/openapi`, Gitea's in its Go module, as templates/swagger/v1_json.tmpl. Those of
+GitLab and Bitbucket are not taken from a file: they say the same about the operations that we use, in our own words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+OPERATIONS = {
+    "github": (
+        "GET /repos/{owner}/{repo}",
+        "GET /repos/{owner}/{repo}/installation",
+        "POST /app/installations/{installation_id}/access_tokens",
+        "GET /repos/{owner}/{repo}/commits/{ref}/check-runs",
+        "POST /repos/{owner}/{repo}/check-runs",
+        "PATCH /repos/{owner}/{repo}/check-runs/{check_run_id}",
+        "POST /repos/{owner}/{repo}/statuses/{sha}",
+        "GET /repos/{owner}/{repo}/deployments",
+        "POST /repos/{owner}/{repo}/deployments",
+        "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
+        "GET /repos/{owner}/{repo}/pulls",
+        "GET /repos/{owner}/{repo}/pulls/{pull_number}",
+        "GET /repos/{owner}/{repo}/issues/{issue_number}/comments",
+        "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
+        "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}",
+    ),
+    "gitea": (
+        "GET /repos/{owner}/{repo}",
+        "POST /repos/{owner}/{repo}/statuses/{sha}",
+        "GET /repos/{owner}/{repo}/pulls",
+        "GET /repos/{owner}/{repo}/pulls/{index}",
+        "GET /repos/{owner}/{repo}/issues/{index}/comments",
+        "POST /repos/{owner}/{repo}/issues/{index}/comments",
+        "PATCH /repos/{owner}/{repo}/issues/comments/{id}",
+    ),
+}
+DECISIVE = (
+    "type", "enum", "format", "properties", "required", "items", "nullable", "oneOf", "anyOf", "allOf", "default",
+    "additionalProperties", "maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "pattern",
+)  # fmt: skip
+"""What decides about a value."""
+DEEPEST = 12
+
+
+def main() -> None:
+    """Print the operations of a forge."""
+    forge, file, version = sys.argv[1:]
+    text = Path(file).read_text()
+    document = json.loads(re.sub(r"\{\{[^}]*\}\}", "x", text) if file.endswith(".tmpl") else text)
+    operations = [extract_operation(document, *name.split(" ")) for name in OPERATIONS[forge]]
+    info = document["info"]
+    license_name = info.get("license", {}).get("name", "")
+    taken = {"title": info["title"], "version": version, "license": license_name, "operations": operations}
+    json.dump(taken, sys.stdout, indent=1, sort_keys=True)
+    print()
+
+
+def extract_operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
+    """One operation: its parameters, its body, and the statuses of its answers."""
+    operation = document["paths"][path][method.lower()]
+    parameters, body = [], None
+    for written in [*operation.get("parameters", []), *document["paths"][path].get("parameters", [])]:
+        parameter = resolve(document, written)
+        if parameter["in"] == "body":
+            body = simplify(document, parameter["schema"])
+        elif parameter["in"] in ("path", "query"):
+            schema = simplify(document, parameter.get("schema", parameter))
+            required = parameter.get("required") is True
+            schema.pop("required", None)
+            parameters.append(
+                {"name": parameter["name"], "in": parameter["in"], "required": required, "schema": schema}
+            )
+    if "requestBody" in operation:
+        body = simplify(document, resolve(document, operation["requestBody"])["content"]["application/json"]["schema"])
+    answers = sorted(status for status in operation["responses"] if status.isdigit())
+    return {"method": method, "path": path, "parameters": parameters, "body": body, "answers": answers}
+
+
+def simplify(document: dict[str, Any], schema: Any, depth: int = 0) -> Any:
+    """``schema`` with its references resolved, and without its words."""
+    if isinstance(schema, list):
+        return [simplify(document, one, depth + 1) for one in schema]
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        return {} if isinstance(schema, dict) else schema
+    schema = resolve(document, schema)
+    rest = {name: schema[name] for name in DECISIVE if name in schema}
+    for name in ("items", "additionalProperties", "oneOf", "anyOf", "allOf"):
+        if name in rest:
+            rest[name] = simplify(document, rest[name], depth + 1)
+    if "properties" in rest:
+        rest["properties"] = {name: simplify(document, one, depth + 1) for name, one in rest["properties"].items()}
+    return rest
+
+
+def resolve(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """``value``, or what it refers to."""
+    while "$ref" in value:
+        target: Any = document
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            target = target[name.replace("~1", "/").replace("~0", "~")]
+        value = target
+    return value
+
+
+if __name__ == "__main__":
+    main()

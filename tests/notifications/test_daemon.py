@@ -1,0 +1,89 @@
+"""A daemon of its own, and a receiver: what is pushed is sent, also after SIGKILL; the secrets are nowhere."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.records.store import FILE
+from tests.notifications.receiver import Receiver
+from tests.support.sandbox import DaemonSandbox, eventually, workload
+from tests.support.waiting import serving
+
+SECRET = "planted-7f3a"
+STATES = ["pending", "running", "success", "failure", "recovery", "superseded"]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    with serving(server):
+        yield server
+
+
+def make_sandbox(tmp_path: Path, receiver: Receiver) -> DaemonSandbox:
+    """A sandbox that sends all states of runs to ``receiver``, after what was applied before."""
+    sandbox = DaemonSandbox(tmp_path)
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "url").write_text(f"{receiver.url}/{SECRET}")
+    hook = {"urlFile": str(tmp_path / "url"), "secretFile": str(tmp_path / "secret")}
+    rule = {"name": "all", "channels": ["ops"], "states": STATES}
+    sandbox.configure(notifications={"channels": {"ops": {"webhook": hook}}, "rules": [rule]})
+    return sandbox
+
+
+def test_what_is_pushed_is_sent_and_the_secrets_are_nowhere(tmp_path: Path, receiver: Receiver) -> None:
+    sandbox = make_sandbox(tmp_path, receiver)
+    with sandbox.daemon() as daemon:
+        eventually(lambda: any("is applied" in title for title in receiver.titles), "the first commit")
+        refused = sandbox.repo.commit({"shop/api.yaml": workload("api").replace("spec:", "spce:")})
+        eventually(lambda: any(refused[:12] in title and "refused" in title for title in receiver.titles), "a refusal")
+        good = sandbox.repo.commit({"shop/api.yaml": workload("api", 8085)})
+        recovered = f"main: {good[:12]} is applied; all is well again"
+        eventually(lambda: recovered in receiver.titles, "the recovery")
+    states = [event["data"]["state"] for event in receiver.events if event["data"]["commit"] == good]
+    assert states in (["success"], ["running", "success"])
+    [finding] = [event["data"]["findings"][0] for event in receiver.events if event["data"]["commit"] == refused]
+    assert finding["path"] == "shop/api.yaml"
+    with closing(sqlite3.connect(sandbox.state / FILE)) as records:
+        assert SECRET not in "\n".join(records.iterdump())
+    assert SECRET not in daemon.log_file.read_text()
+    assert all(SECRET.encode() not in body for _, body in receiver.requests)
+    assert all(SECRET not in str(headers) for headers, _ in receiver.requests)
+
+
+def test_without_the_setting_nothing_is_written(tmp_path: Path) -> None:
+    sandbox = DaemonSandbox(tmp_path)
+    with sandbox.daemon():
+        eventually(lambda: "workload/shop/api@here" in sandbox.recorded(), "the first commit is applied")
+    with closing(sqlite3.connect(sandbox.state / FILE)) as records:
+        for table in ("notices", "deliveries", "troubles", "trouble_groups"):
+            assert records.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_daemon_that_is_killed_again_and_again_sends_each_commit_once(
+    tmp_path: Path, receiver: Receiver, kills: int
+) -> None:
+    sandbox = make_sandbox(tmp_path, receiver)
+    commits = []
+    for kill in range(kills):
+        with sandbox.daemon() as daemon:
+            commits.append(sandbox.repo.commit({"shop/api.yaml": workload("api", 8100 + kill)}))
+            eventually(lambda: sandbox.applied(commits[-1]), "it is applied")
+            daemon.process.kill()
+            daemon.process.wait()
+    with sandbox.daemon():
+        eventually(
+            lambda: commits[-1] in {event["data"]["commit"] for event in receiver.events}, "the last one is sent"
+        )
+    ids: dict[str, set[str]] = {}
+    for event in receiver.events:
+        if event["data"]["state"] == "success":
+            ids.setdefault(event["data"]["commit"], set()).add(event["id"])
+    assert all(len(names) == 1 for names in ids.values()), "a repetition has the id of the first"
+    assert commits[-1] in ids
