@@ -13,7 +13,6 @@ from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.revision import shorten_id
 from reconciler.model.suggest import LIKE, find_closest_word
-from reconciler.records.tables.runs import REFUSED
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records
@@ -99,10 +98,13 @@ def _nearest_key(records: Records, key: Key) -> str:
 
 def _name_refused(records: Records) -> str:
     """``; …``: a newest commit that is refused, since what it adds is not in the records; "" if none is."""
+    from reconciler.records.tables.runs import REFUSED
+
     for name in dict.fromkeys(run.source for run in records.runs.list(MAX_CANDIDATES)):
         newest = records.runs.last_read(name)
         if newest is not None and newest.outcome == REFUSED:
-            return f"; what {shorten_id(newest.commit)} of {name} adds is not known, as it is refused: reconciler status"
+            commit = shorten_id(newest.commit)
+            return f"; what {commit} of {name} adds is not known, as it is refused: reconciler status"
     return ""
 
 
