@@ -20,6 +20,7 @@ _COLOURS = {
     "refused": "red",
     "unreadable": "red",
     "waiting": "yellow",
+    "interrupted": "yellow",
 }
 
 
