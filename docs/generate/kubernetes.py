@@ -11,6 +11,7 @@ import yaml
 
 from docs.generate.hosted import collect_texts
 from docs.generate.tables import default, fields, table
+from reconciler.documents.schema.fields import describe_meaning
 from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.kubernetes.access import Right, list_rights, render_access
 from reconciler.engines.kubernetes.engine import DISCOVERY_SECONDS
@@ -18,7 +19,6 @@ from reconciler.engines.kubernetes.mirror import LAST_RETRY, STALE_SECONDS
 from reconciler.engines.kubernetes.reading.trial import MOST_ASKED, PATIENCE
 from reconciler.engines.kubernetes.rendering.containers import DRAIN_SECONDS, TOTAL_SECONDS
 from reconciler.reasons import Reason, Use
-from reconciler.render.fields import describe_meaning
 from tests.kubernetes.scenarios.differences import list_met_differences
 from tests.project.tree import modules
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from docs.generate.tables import default, fields, table
 from reconciler.documents.limits import LIMITS
+from reconciler.documents.schema.fields import Schema, describe_meaning, describe_values
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.key import GVC_SCOPED
-from reconciler.render.fields import Schema, describe_meaning, describe_values
 
 HEAD = f"""\
 # Manifests

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from docs.generate.tables import default, fields, table
+from reconciler.documents.schema.fields import describe_meaning, describe_values
 from reconciler.documents.schema.loader import load_schema
-from reconciler.render.fields import describe_meaning, describe_values
 
 HEAD = """\
 # Settings

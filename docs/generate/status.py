@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from docs.generate.log_lines import LINES
 from docs.generate.tables import default, fields, table
+from reconciler.documents.schema.fields import describe_meaning, describe_values
 from reconciler.documents.schema.loader import load_schema
 from reconciler.reasons import ConditionType, Reason, Use
-from reconciler.render.fields import describe_meaning, describe_values
 
 HEAD = """\
 # Status

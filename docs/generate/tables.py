@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from reconciler.render.fields import Field, Schema
+from reconciler.documents.schema.fields import Field, Schema
 
 
 def table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

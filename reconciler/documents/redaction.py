@@ -24,6 +24,8 @@ _PLAIN = re.compile(
     \s*(?:\s\#.*)?""",
     re.VERBOSE | re.DOTALL,
 )
+_MISTYPED = re.compile(rf"([kinds]{{3,6}}: (?:{'|'.join(map(str, TABLE))}))\s*")
+"""The field ``kind``, spelled wrong: its value is a kind, and so no secret."""
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:\s|$)")
 _FLOW = re.compile(r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]""")
 _KEYS = re.compile(r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)""")
@@ -99,7 +101,7 @@ def _list_head_lines(document: Sequence[str]) -> Iterator[str | None]:
     """
     for number, line in enumerate(document):
         separator = _BOUNDARY.fullmatch(line) if number == 0 else None
-        plain = _PLAIN.fullmatch(line)
+        plain = _PLAIN.fullmatch(line) or _MISTYPED.fullmatch(line)
         if plain is not None:
             yield plain[1]
         elif _QUIET.fullmatch(separator[1] if separator is not None else line):

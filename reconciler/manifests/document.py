@@ -207,8 +207,11 @@ class DocumentDecoder:
             return kind
         if "kind" not in value:
             # A file of another tool may lie beside manifests.
-            hint = suggest_command(value) or _suggest_kind(value) or f"one of {_format_kinds()}"
-            self._fault("missing-field", (), "the field `kind` is missing", hint)
+            near = _find_mistyped_kind(value)
+            meant = f"did you mean `kind` instead of `{near}`?" if near else f"one of {_format_kinds()}"
+            position = self._position((near,) if near else (), on_key=bool(near))
+            hint = suggest_command(value) or meant
+            self._add_fault("missing-field", position, "the field `kind` is missing", hint, Severity.ERROR, self.key)
         else:
             # If there are several words, the others may be part of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
@@ -332,11 +335,10 @@ def _has_mixed_targets(references: tuple[Reference, ...]) -> bool:
     return any(reference.target.count("/") > 1 and GVC_PLACEHOLDER not in reference.target for reference in references)
 
 
-def _suggest_kind(value: dict[str, Any]) -> str:
-    """``did you mean `kind`?`` where a field with the name of a kind is spelled much like it; "" without one."""
+def _find_mistyped_kind(value: dict[str, Any]) -> str:
+    """The field with the name of a kind whose own name is spelled much like `kind`; "" without one."""
     fields = [name for name, text in islice(value.items(), _MOST_FIELDS) if isinstance(text, str) and text in KINDS]
-    near = find_closest_word("kind", fields)
-    return f"did you mean `kind` instead of `{near}`?" if near else ""
+    return find_closest_word("kind", fields)
 
 
 def _format_kinds() -> str:

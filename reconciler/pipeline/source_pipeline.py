@@ -268,7 +268,7 @@ class SourcePipeline:
         prepared = prepared.without_resources()
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
-        if run or plan.retained:
+        if plan.steps or plan.retained:
             self._record_results(run, plan, outcomes, ended)
         health_changed = await settle(plan.steps) if settle is not None else False
         if run:
@@ -277,12 +277,12 @@ class SourcePipeline:
 
     def _finish_run(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report, revision: Revision) -> None:
         with self.records.repeatable():
+            record_timeline(self.records, run)
             if plan.steps:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
                 self.notices.end(ended, revision, plan, outcomes)
                 if not ended.steps:
                     self.records.runs.fold(run)
-            record_timeline(self.records, run)
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only a consumed approval must survive a power failure; the next run writes the rest again.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.model.revision import shorten_id
 from reconciler.model.suggest import LIKE, find_closest_word
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def check_key(records: Records, key: Key) -> None:
 def check_present(records: Records, key: Key) -> None:
     """Raise NotFoundError, with the nearest key, if ``key`` is neither in Git nor recorded now."""
     if not is_present(records, key):
-        raise NotFoundError(f"there is no {key}, neither in Git nor in the records{_nearest_key(records, key)}")
+        hint = _nearest_key(records, key) or _name_refused(records)
+        raise NotFoundError(f"there is no {key}, neither in Git nor in the records{hint}")
 
 
 def check_target(settings: Settings, records: Records, target: Key | str) -> None:
@@ -92,6 +94,18 @@ def _nearest_key(records: Records, key: Key) -> str:
         key.name, islice((text.removeprefix(home) for text in candidates if text.startswith(home)), MAX_CANDIDATES)
     )
     return f"; did you mean {home}{beside}?" if beside else did_you_mean(str(key), candidates, NEARLY)
+
+
+def _name_refused(records: Records) -> str:
+    """``; …``: a newest commit that is refused, since what it adds is not in the records; "" if none is."""
+    from reconciler.records.tables.runs import REFUSED
+
+    for name in dict.fromkeys(run.source for run in records.runs.list(MAX_CANDIDATES)):
+        newest = records.runs.last_read(name)
+        if newest is not None and newest.outcome == REFUSED:
+            commit = shorten_id(newest.commit)
+            return f"; what {commit} of {name} adds is not known, as it is refused: reconciler status"
+    return ""
 
 
 def _list_keys(records: Records, prefix: str) -> list[str]:

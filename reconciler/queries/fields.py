@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from itertools import accumulate
 
+from reconciler.documents.schema.fields import Field, list_fields
 from reconciler.documents.schema.loader import load_schema
 from reconciler.errors import NotFoundError
 from reconciler.model.key import KINDS
 from reconciler.model.target import find_kind
 from reconciler.queries.existence import did_you_mean
-from reconciler.render.fields import Field, list_fields
 
 _MARKS = re.compile(r"\[[^\]]*\]")
 """The index of an entry, which a path may have and need not."""

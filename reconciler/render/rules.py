@@ -1,13 +1,15 @@
-"""Rules as a table, as JSON values, and one as text with its examples."""
+"""Rules as a table, as JSON values, and one as text with its examples; fields of manifests as text and JSON values."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.documents.schema.fields import Field, describe_meaning, describe_values, list_fields
 from reconciler.model.rule import Rule
-from reconciler.render.layout import paint_text
+from reconciler.render.layout import align_columns, paint_text
 
 WIDTH = 88
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
@@ -76,3 +78,43 @@ def _format_rules_table(rules: Iterable[Rule], width: int) -> str:
 
 def _wrap_text(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def field_lines(field: Field, colour: bool) -> Iterator[str]:
+    """What a field takes and means, and a line for each field below it."""
+    facts = [describe_values(field.schema)]
+    facts += ["required"] if field.required else []
+    facts += [f"default {json.dumps(field.schema['default'])}"] if "default" in field.schema else []
+    yield f"{paint_text(field.path, 'bold', colour)}  {'; '.join(facts)}"
+    yield f"  {describe_meaning(field.schema)}"
+    yield f"  A change of it is of the class {field.change}."
+    if examples := field.schema.get("examples"):
+        yield f"  For example: {', '.join(map(json.dumps, examples))}"
+    rows = [
+        (f"{child.path.rpartition('.')[2]}{' *' if child.required else ''}", describe_meaning(child.schema))
+        for child in list_fields(field)
+    ]
+    if rows:
+        yield ""
+        yield paint_text("Fields (* required)", "bold", colour)
+        yield align_columns(rows, "  ")
+
+
+def field_document(field: Field) -> dict[str, Any]:
+    """A field as JSON values; ``fields`` are those below it."""
+    return {
+        **_build_field(field),
+        "change": field.change,
+        "default": field.schema.get("default"),
+        "examples": field.schema.get("examples", []),
+        "fields": [_build_field(child) for child in list_fields(field)],
+    }
+
+
+def _build_field(field: Field) -> dict[str, Any]:
+    return {
+        "field": field.path,
+        "required": field.required,
+        "values": describe_values(field.schema),
+        "description": describe_meaning(field.schema),
+    }

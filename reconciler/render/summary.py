@@ -82,7 +82,9 @@ def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, 
     follows = f" {shorten_id(newest.ref) if newest.ref == newest.commit else newest.ref}" if newest is not None else ""
     yield "Follows", f"{source.url}{follows}"
     trouble = status.trouble.message if status.trouble is not None else ""
-    if source.unreadable and source.unreadable != trouble:
+    # What a run met is nearer to the cause: of a remote, the copy here may be empty.
+    is_known = status.trouble is not None and status.trouble.type == ConditionType.SOURCE_REACHABLE
+    if source.unreadable and not is_known:
         yield "Unreadable", source.unreadable
     if applied is not None:
         yield "Live", f"{applied.commit[:_DIGEST]} {applied.subject} ({applied.author})"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.documents.schema.fields import list_fields
 from reconciler.model.key import KINDS
 from reconciler.queries.fields import find_field
-from reconciler.render.fields import field_lines, list_fields
+from reconciler.render.rules import field_lines
 from reconciler.rulebook import load_rulebook
 from tests.support.command_sandbox import CommandResult, golden, here
 

@@ -64,6 +64,15 @@ def test_get_shows_the_refused_commit_and_the_applied_one(sandbox: CommandSandbo
         assert (source["pinned"], source["suspended"]) == (None, None)
 
 
+def test_what_a_refused_commit_adds_is_not_called_missing_without_a_word(sandbox: CommandSandbox) -> None:
+    bad = refused(sandbox)
+    for command in ("describe", "events"):
+        result = sandbox.run(command, "secret/added")
+        assert result.code == 1
+        assert f"; what {bad[:12]} of main adds is not known, as it is refused: reconciler status\n" in result.err
+    assert "is refused" not in sandbox.run("describe", "workload/shop/wep").err, "a misspelled name"
+
+
 def test_a_commit_of_a_rollback_is_shown_once_and_short(sandbox: CommandSandbox) -> None:
     first = sandbox.repo.git("rev-parse", "main")
     sandbox.commit({"shop/web.yaml": workload("web", "2")}, message="Release 2")

@@ -17,7 +17,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from reconciler.status.summary import Outlook, UnreadyResource
-from tests.support.command_sandbox import CommandSandbox, workload
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 
 BAD = "kind: workload\nname: bad\n"
 
@@ -168,3 +168,12 @@ def test_a_repository_that_cannot_be_read_is_reported(sandbox: CommandSandbox) -
     shown = sandbox.run("status").out
     assert shown.count("no Git repository can be read") == 1, shown
     assert "manifests" in row(shown, "Trouble")
+
+
+def test_a_remote_that_does_not_answer_is_reported_once_by_its_cause(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path, settings=SETTINGS.replace("./manifests", "ssh://git@127.0.0.1:1/x.git"))
+    assert sandbox.run("apply").code == 1
+    shown = sandbox.run("status").out
+    assert "ssh" in row(shown, "Trouble")
+    assert "Unreadable" not in shown, "the copy here is empty, which is not the cause"
+    assert sandbox.run("doctor").out.count("127.0.0.1:1/x.git: ssh") == 1

@@ -30,7 +30,7 @@ def command(name: str, output: Output) -> None:
 
 def _explain_field(path: str, output: Output) -> None:
     from reconciler.queries.fields import find_field
-    from reconciler.render.fields import field_document, field_lines
+    from reconciler.render.rules import field_document, field_lines
 
     field = find_field(path)
     if output.is_text:

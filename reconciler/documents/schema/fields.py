@@ -1,12 +1,9 @@
-"""Fields of manifests, from their schemas: what they take and mean, as words, lines and JSON values."""
+"""Fields of manifests, from their schemas: which there are, what they take, and what they mean."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-from reconciler.render.layout import align_columns, paint_text
 
 TYPES = {
     "string": "text",
@@ -49,46 +46,6 @@ def describe_meaning(schema: Schema) -> str:
         if each in schema.get("enum", ()):
             without += f" `{each}` has no effect here; the platform {does}."
     return description + (f" Refused: {refused}." if refused else "") + without
-
-
-def field_lines(field: Field, colour: bool) -> Iterator[str]:
-    """What a field takes and means, and a line for each field below it."""
-    facts = [describe_values(field.schema)]
-    facts += ["required"] if field.required else []
-    facts += [f"default {json.dumps(field.schema['default'])}"] if "default" in field.schema else []
-    yield f"{paint_text(field.path, 'bold', colour)}  {'; '.join(facts)}"
-    yield f"  {describe_meaning(field.schema)}"
-    yield f"  A change of it is of the class {field.change}."
-    if examples := field.schema.get("examples"):
-        yield f"  For example: {', '.join(map(json.dumps, examples))}"
-    rows = [
-        (f"{child.path.rpartition('.')[2]}{' *' if child.required else ''}", describe_meaning(child.schema))
-        for child in list_fields(field)
-    ]
-    if rows:
-        yield ""
-        yield paint_text("Fields (* required)", "bold", colour)
-        yield align_columns(rows, "  ")
-
-
-def field_document(field: Field) -> dict[str, Any]:
-    """A field as JSON values; ``fields`` are those below it."""
-    return {
-        **_build_field(field),
-        "change": field.change,
-        "default": field.schema.get("default"),
-        "examples": field.schema.get("examples", []),
-        "fields": [_build_field(child) for child in list_fields(field)],
-    }
-
-
-def _build_field(field: Field) -> dict[str, Any]:
-    return {
-        "field": field.path,
-        "required": field.required,
-        "values": describe_values(field.schema),
-        "description": describe_meaning(field.schema),
-    }
 
 
 def list_fields(field: Field) -> list[Field]:
