@@ -136,7 +136,7 @@ VERSIONS = Overview(
     """List the commits that changed KEY, newest first, with the fields that each changed.
 
     They are those of the file that declares it. `reconciler diff REV1 REV2 --key KEY` shows what differs between two of
-    them, and `reconciler rollback SOURCE REV` goes back to one.
+    them, and `reconciler rollback KEY REV` goes back to one.
     """,
     "reconciler versions workload/shop/api",
     "List the versions of a resource in Git.",
@@ -199,7 +199,7 @@ USAGE = Overview(
     reading.read_usage,
     showing.show_usage,
     Listing(showing.make_usage_item, "usage", read_time=reading.read_usage_time),
-    nothing="nothing was measured in the last day; a workload is measured each minute while it runs on this host",
+    nothing="nothing was measured in the last day; a workload is measured each minute while it runs",
 )
 SNAPSHOTS = Overview(
     "snapshots",

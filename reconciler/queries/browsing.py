@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.model.key import GVC_SCOPED, Kind
@@ -13,7 +13,7 @@ from reconciler.settings import Settings
 
 MOST_EXAMINED = 2_000
 """The most resources that one page looks at: a search that matches few has more pages, some of them empty."""
-_BATCH = 100
+BATCH = 100
 
 
 class ResourceFilter(NamedTuple):
@@ -55,44 +55,67 @@ def count_kinds(records: Records) -> list[KindCount]:
     ]
 
 
+ListVisible = Callable[[Kind, str, str], "Sequence[str] | None"]
+"""For a kind, a beginning of keys, and a key: the next keys after it that the caller may see, BATCH at most, in order.
+
+None where that is all of the kind.
+"""
+
+
 def browse_resources(
     settings: Settings,
     records: Records,
     chosen: ResourceFilter,
     sees: Callable[[ListedResource], bool],
+    list_visible: ListVisible,
     page: tuple[str, int],
 ) -> ResourcePage:
     """The resources that are ``chosen`` and that the caller ``sees``.
 
-    ``page`` is the key after which it begins and the most rows.
+    Of what they cannot see, no more is read than what ``list_visible`` has. ``page`` is the key after which it begins
+    and the most rows.
     """
     after, limit = page
     accepts = chosen.accepts
     rows: list[ListedResource] = []
     examined = 0
-    for batch in _list_batches(records, chosen, after):
-        for row in list_keys(settings, records, batch):
+    for batch in _list_batches(records, chosen, list_visible, after):
+        for row in list_keys(settings, records, batch.keys):
             if len(rows) == limit:
                 return ResourcePage(rows, after)
             if sees(row) and (accepts is None or accepts(read_tags(row.facts.records))):
                 rows.append(row)
             after = str(row.facts.key)
-        examined += len(batch)
+        after = batch.end
+        examined += batch.examined
         if examined >= MOST_EXAMINED:
             return ResourcePage(rows, after)
     return ResourcePage(rows, "")
 
 
-def _list_batches(records: Records, chosen: ResourceFilter, after: str) -> Iterator[list[str]]:
-    for prefix in _list_prefixes(chosen):
-        while keys := records.applied.search_keys(prefix, chosen.text, chosen.healths, after, _BATCH):
-            yield keys
-            after = keys[-1]
+class _Batch(NamedTuple):
+    """Keys that are chosen, up to the key ``end``; ``examined`` is how many were looked at for them."""
+
+    keys: list[str]
+    end: str
+    examined: int
 
 
-def _list_prefixes(chosen: ResourceFilter) -> list[str]:
+def _list_batches(records: Records, chosen: ResourceFilter, list_visible: ListVisible, after: str) -> Iterator[_Batch]:
+    for kind, prefix in _list_prefixes(chosen):
+        while (visible := list_visible(kind, prefix, after)) != []:
+            if visible is None:
+                keys = records.applied.search_keys(prefix, chosen.text, chosen.healths, after, BATCH)
+            else:
+                keys = records.applied.pick_keys(visible, chosen.text, chosen.healths)
+            if visible is None and not keys:
+                break
+            after = keys[-1] if visible is None else visible[-1]
+            yield _Batch(keys, after, len(keys if visible is None else visible))
+
+
+def _list_prefixes(chosen: ResourceFilter) -> list[tuple[Kind, str]]:
     """The beginnings of the keys that are chosen, in order."""
-    if not chosen.gvc:
-        return [f"{chosen.kind}/" if chosen.kind is not None else ""]
-    kinds = [kind for kind in sorted(GVC_SCOPED) if chosen.kind in (None, kind)]
-    return [f"{kind}/{chosen.gvc}/" for kind in kinds]
+    kinds = [kind for kind in (GVC_SCOPED if chosen.gvc else Kind) if chosen.kind in (None, kind)]
+    gvc = f"{chosen.gvc}/" if chosen.gvc else ""
+    return sorted(((kind, f"{kind}/{gvc}") for kind in kinds), key=lambda pair: pair[1])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from reconciler.model.record import Health
+from reconciler.queries import browsing
 from reconciler.records.store import FILE, Records
 from tests.api.browser import Browser
 from tests.api.conftest import FILES
@@ -62,6 +67,37 @@ def test_who_sees_little_finds_it_on_the_first_screen_among_many(crowd: ApiSandb
     assert "workload/shop/zz-last" in text
     assert "many-" not in text
     assert "more" not in text.partition("<main")[2]
+
+
+@pytest.mark.parametrize("query", ["text=zz", "kind=workload", "gvc=shop&text=last", "state=unwell", "text=many"])
+def test_a_search_of_who_sees_little_reads_little(
+    crowd: ApiSandbox, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    read: list[str] = []
+    list_keys = browsing.list_keys
+
+    def count(settings: Any, records: Any, keys: list[str]) -> Any:
+        read.extend(keys)
+        return list_keys(settings, records, keys)
+
+    monkeypatch.setattr(browsing, "list_keys", count)
+    text = Browser(crowd).log_in_as("web").get(f"/ui/resources?{query}")
+    assert ("workload/shop/zz-last" in text) == (query != "text=many")
+    assert "many-0" not in text
+    assert len(read) <= 2
+
+
+@pytest.mark.parametrize("caller", ["viewer", "web"])
+def test_the_pages_of_all_resources_have_each_once_and_in_order(crowd: ApiSandbox, caller: str) -> None:
+    browser, path, keys = Browser(crowd).log_in_as(caller), "/ui/resources?state=&limit=7&text=/", []
+    while path:
+        text = browser.get(path).partition("<tbody>")[2]
+        keys += [unquote(key) for key in re.findall(r'class="key" href="/ui/resource/([^"]+)"', text)]
+        following = re.search(r'href="(/ui/resources\?[^"]*after=[^"]*)"', text)
+        path = html.unescape(following[1]) if following else ""
+    assert keys == sorted(set(keys))
+    wanted = {"gvc/shop", "policy/web-edits", *(f"workload/shop/many-{number:02}" for number in range(MANY))}
+    assert wanted <= set(keys) if caller == "viewer" else keys == ["workload/shop/zz-last"]
 
 
 def test_files_of_the_page_are_compressed_for_who_takes_that(crowd: ApiSandbox) -> None:

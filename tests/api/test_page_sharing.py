@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -12,7 +16,7 @@ from reconciler.api.page.state import RecordedFeed
 from reconciler.records.store import FILE, Records
 from tests.api.browser import Browser
 from tests.api.conftest import FILES
-from tests.support.api import ApiSandbox, api_sandbox
+from tests.support.api import ApiSandbox, ApiStream, api_sandbox
 
 ACCESS = """
 ---
@@ -146,4 +150,99 @@ async def test_writes_that_follow_each_other_wake_pages_once() -> None:
 
 async def test_a_page_waits_the_longer_the_more_pages_are_open() -> None:
     feed = RecordedFeed(lambda: 0)
-    assert (feed.count_seconds(1), feed.count_seconds(200)) == (1.0, 8.0)
+    assert (feed.count_seconds(1), feed.count_seconds(200)) == (1.0, 2.0)
+
+
+async def read_view(stream: ApiStream) -> str:
+    """The next view that an open page gets."""
+    name, lines = "", []
+    while name != "view":
+        name, lines = "", []
+        while line := await stream.line():
+            field, _, text = line.partition(": ")
+            name = text if field == "event" else name
+            lines += [text] if field == "data" else []
+    return "\n".join(lines)
+
+
+def suspend(page: ApiSandbox, reason: str) -> None:
+    """Suspend the source for ``reason``, as another process does."""
+    records = Records.open(page.state / FILE)
+    records.suspensions.put("source/main", reason, "test", None)
+    records.close()
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "/ui/resources?text=web"])
+def test_an_open_page_gets_what_it_would_ask_for(page: ApiSandbox, path: str) -> None:
+    browser = Browser(page).log_in_as("anna")
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+
+    async def story() -> str:
+        stream = page.watching(f"/ui/events?view={quote(path, safe='')}", None, cookie=cookie)
+        async with stream as following:
+            suspend(page, f"a look at {path}")
+            return await read_view(following)
+
+    shown = asyncio.run(story())
+    page.clock.block(60)
+    assert without_ages(shown) == without_ages(browser.get(path, headers=AGAIN))
+
+
+def without_ages(text: str) -> list[str]:
+    """The lines of ``text``, without how long ago something was."""
+    return re.sub(r"(<time [^>]*>)[^<]*", r"\1", text).splitlines()
+
+
+def test_a_page_is_not_sent_what_it_shows_already(page: ApiSandbox) -> None:
+    async def story() -> str:
+        path = "/ui/events?view=%2Fui%2Fresources%3Ftext%3Dno-such-thing"
+        async with page.watching(path) as nothing, page.watching("/ui/events?view=%2F") as home_page:
+            suspend(page, "first")
+            await read_view(nothing)
+            assert "first" in await read_view(home_page)
+            suspend(page, "second")
+            while "second" not in await read_view(home_page):
+                pass
+            page.api.page.recorded._wake()
+            return "view" if nothing._received.qsize() else "nothing"
+
+    assert asyncio.run(story()) == "nothing"
+
+
+@pytest.mark.parametrize(
+    "view", ["", "/ui/logs", "/ui/events", "/org/acme", "//other", "/ui/resource/workload/shop/nix"]
+)
+def test_for_what_is_not_shared_the_page_asks_itself(page: ApiSandbox, view: str) -> None:
+    async def story() -> None:
+        async with page.watching(f"/ui/events?view={quote(view, safe='')}") as stream:
+            suspend(page, f"for {view}")
+            while await stream.line() != "event: recorded":
+                pass
+
+    asyncio.run(story())
+
+
+def test_a_page_gets_nothing_of_what_its_caller_may_not_see(page: ApiSandbox) -> None:
+    browser = Browser(page).log_in_as("web")
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+
+    async def story() -> None:
+        async with page.watching("/ui/events?view=%2Fui%2Fruns", None, cookie=cookie) as stream:
+            suspend(page, "hidden")
+            while (line := await stream.line()) != "event: recorded":
+                assert "event: view" not in line
+
+    asyncio.run(story())
+
+
+def test_of_many_pages_that_show_the_same_one_view_is_made(page: ApiSandbox, overviews: list[object]) -> None:
+    async def story() -> None:
+        async with contextlib.AsyncExitStack() as open_pages:
+            streams = [await open_pages.enter_async_context(page.watching("/ui/events?view=%2F")) for _ in range(20)]
+            overviews.clear()
+            suspend(page, "shown to all of them")
+            for text in await asyncio.gather(*map(read_view, streams)):
+                assert "shown to all of them" in text
+
+    asyncio.run(story())
+    assert len(overviews) <= 2

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from reconciler.engines.usage_history import MINUTE, UsagePoint, UsageRow
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.service import Api
+from reconciler.clock import SystemClock
+from reconciler.engines.usage_history import FOLDER, MINUTE, UsageHistory, UsagePoint, UsageRow
 from reconciler.model.key import Key
 from reconciler.render.style import TextStyle
 from reconciler.render.usage import HEIGHT, WIDTH, draw_charts, list_hours, usage_document, usage_table
+from reconciler.settings import load_settings
+from tests.api.browser import Browser
+from tests.api.conftest import FILES
+from tests.support.api import api_sandbox
 
 NOW = 1_800_000_000.0
 WEB = Key.parse("workload/shop/web")
@@ -71,3 +82,21 @@ def test_text_and_json_have_the_same_points() -> None:
         "replicasWanted": 2,
     }
     assert usage_document(unknown)["cpuMillicores"] is None
+
+
+@pytest.mark.parametrize("engine", ["kubernetes", "host"])
+def test_a_page_names_what_is_not_measured(tmp_path: Path, engine: str) -> None:
+    with api_sandbox(tmp_path, FILES) as sandbox:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text("{}")
+        location = {"engine": engine, **({"cluster": {"kubeconfig": str(kubeconfig)}} if engine != "host" else {})}
+        sandbox.configure(locations={"here": location, "there": {"engine": "recorded"}})
+        sandbox.api.close()
+        sandbox.api = Api(load_settings(sandbox.settings_file), SystemClock(), lambda: True)
+        history = UsageHistory(sandbox.state / engine / "here" / FOLDER)
+        history.append([(WEB, UsagePoint(time.time() - MINUTE, cpu=3.0, memory=2.0**20, ready=1, wanted=1))])
+        shown = Browser(sandbox).log_in().get("/ui/resource/workload/shop/web")
+        usage = shown.partition("<h2>Usage</h2>")[2].partition("<h2>")[0]
+        assert usage.count("<figure") == 3
+        assert "Not measured here: requests, latency." in usage
+        assert ("A cluster counts no requests" in usage) == (engine == "kubernetes")

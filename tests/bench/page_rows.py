@@ -132,7 +132,7 @@ class Server(NamedTuple):
 
 
 class OpenPage:
-    """A first screen that is open: it follows the records, and asks for itself again as its script does."""
+    """A first screen that is open: it follows the records, and takes what it gets as its script does."""
 
     def __init__(self, server: Server, key: str) -> None:
         self._server = server
@@ -148,12 +148,15 @@ class OpenPage:
 
     async def follow(self) -> None:
         """Follow the records until cancelled."""
-        events, sender = await self._send("GET /ui/events HTTP/1.1\r\n")
+        events, sender = await self._send("GET /ui/events?view=%2F HTTP/1.1\r\n")
         try:
             await self._renew()
             while line := await events.readline():
                 if line.startswith(b"event: recorded"):
                     await self._renew()
+                elif line.startswith(b"event: view"):
+                    self._content = await _read_event(events)
+                    self._renewed.set()
             raise Failed("the stream of a page ended")
         finally:
             sender.close()
@@ -169,6 +172,13 @@ class OpenPage:
         reader, writer = await asyncio.open_unix_connection(str(self._server.socket))
         writer.write(f"{request}{self._headers}\r\n".encode())
         return reader, writer
+
+
+async def _read_event(events: asyncio.StreamReader) -> bytes:
+    lines: list[bytes] = []
+    while (line := await events.readline()).startswith(b"data: "):
+        lines.append(line)
+    return b"".join(lines)
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> bytes:

@@ -32,6 +32,7 @@ VIEWS = {
     "older-plan": "/ui/plan/source/main?revision=HEAD~1",
     "difference": "/ui/diff/source/main?from=HEAD~2&to=HEAD",
     "difference-of-one": "/ui/diff/source/main?from=HEAD~2&to=HEAD&key=workload/shop/web",
+    "rollback": "/ui/rollback/workload/shop/web?revision=main~2",
     "volumes": "/ui/resource/volumeset/shop/media",
     "cron": "/ui/resource/workload/shop/report",
     "logs": "/ui/logs?query=workload/shop/web",
@@ -108,7 +109,7 @@ def test_two_versions_are_chosen_and_compared(site: Site) -> None:
         assert "hello" in row.inner_text()
         assert "hi" in row.inner_text()
         page.get_by_label("Path").get_by_role("link", name="workload/shop/web").click()
-        page.get_by_role("link", name="plan a rollback").first.click()
+        page.get_by_role("link", name="or the whole source").first.click()
         page.get_by_text("back to this revision").click()
         assert "newer commits are not, until you resume it" in page.get_by_role("main").inner_text()
         page.get_by_label("Reason").last.fill("a broken greeting")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from shlex import quote
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -29,7 +30,7 @@ from reconciler.errors import EngineError, UsageError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.lists.selection import parse_selector
 from reconciler.model.record import Health
-from reconciler.queries.browsing import KindCount, ResourceFilter, browse_resources, count_kinds
+from reconciler.queries.browsing import BATCH, KindCount, ResourceFilter, browse_resources, count_kinds
 from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, describe_resource
 from reconciler.queries.sources import describe_source
@@ -95,7 +96,8 @@ async def show_resources(call: Call) -> Response:
     def read() -> ResourceLevel:
         records = call.reader.records
         sees = partial(_may_view_row, call)
-        page = browse_resources(call.api.settings, records, chosen, sees, (after, limit))
+        visible = partial(_list_visible, call)
+        page = browse_resources(call.api.settings, records, chosen, sees, visible, (after, limit))
         counts = count_kinds(records) if call.may("view", Key(Kind.ORG, "", call.org)) else []
         return ResourceLevel(list(map(_make_row, page.rows)), page.following, counts)
 
@@ -148,6 +150,16 @@ def _parse_filter(call: Call) -> ResourceFilter:
 
 def _may_view_row(call: Call, row: ListedResource) -> bool:
     return call.may("view", row.facts.key, lambda: body_of(row.facts.records[0]))
+
+
+def _list_visible(call: Call, kind: Kind, prefix: str, after: str) -> Sequence[str] | None:
+    """See ``ListVisible``: to read each of many resources for a caller who sees few would cost as much as all."""
+    visible, reader = call.visibility(kind), call.reader
+    if visible.everything:
+        return None
+    pages = (reader.selections.keys_after(reader.records, grant, prefix, after, BATCH) for grant in visible.grants)
+    named = (key for key in visible.keys if key.startswith(prefix) and key > after)
+    return sorted({*named, *chain.from_iterable(pages)})[:BATCH]
 
 
 def _make_row(row: ListedResource) -> ResourceRow:

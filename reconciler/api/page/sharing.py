@@ -1,4 +1,4 @@
-"""Views that open pages ask for again: made once for all that see the same, and sent without what is around them."""
+"""Views that open pages show again and again: made once for all that see the same, without what is around them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.page.forms import make_form_token
 from reconciler.api.page.rendering import HEADERS, is_refresh, read_address
-from reconciler.api.page.views import ViewStamp
+from reconciler.api.page.views import SharedView, ViewStamp, mark_view
 from reconciler.api.problems import HTML
 from reconciler.api.table import Handler, Operation
 
@@ -19,15 +19,29 @@ def share_view(operation: Operation) -> Operation:
     return operation._replace(handler=partial(_answer_call, operation.handler))
 
 
-async def _answer_call(show_view: Handler, call: Call) -> Response:
-    if not is_refresh(call):
-        return await show_view(call)
+def find_shared(operation: Operation) -> Handler | None:
+    """What makes the view of ``operation``, if it is shared."""
+    handler = operation.handler
+    if not isinstance(handler, partial) or handler.func is not _answer_call:
+        return None
+    show_view: Handler = handler.args[0]
+    return show_view
+
+
+async def read_shared_view(show_view: Handler, call: Call) -> SharedView:
+    """The view of ``call``, made for any session of callers with the same permissions. Raises what it raises."""
     reader = call.api.reader
     granted = reader.access().granted_principals(call.caller)
     stamp = ViewStamp(reader.records.data_version(), call.api.is_alive())
 
-    async def make() -> tuple[bytes, bytes]:
-        return bytes((await show_view(call)).body), make_form_token(call.request).encode()
+    async def make() -> SharedView:
+        return mark_view(bytes((await show_view(call)).body), make_form_token(call.request).encode())
 
-    content, token = await call.api.page.views.read((read_address(call), granted), stamp, make)
-    return Response(content.replace(token, make_form_token(call.request).encode()), 200, HEADERS, HTML)
+    return await call.api.page.views.read((read_address(call), granted), stamp, make)
+
+
+async def _answer_call(show_view: Handler, call: Call) -> Response:
+    if not is_refresh(call):
+        return await show_view(call)
+    view = await read_shared_view(show_view, call)
+    return Response(view.content.replace(view.token, make_form_token(call.request).encode()), 200, HEADERS, HTML)

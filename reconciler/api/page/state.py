@@ -22,8 +22,8 @@ POLL_SECONDS = 0.03
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
 MOST_GATHER_SECONDS = 0.1
 """Seconds for which those that wait do so at most while one write follows the other, as in a run."""
-REFRESH_CPU, MOST_SHARE = 0.002, 0.05
-"""CPU seconds that a page costs when it asks for itself again, and the share of a core that all pages may take."""
+REFRESH_CPU, MOST_SHARE = 0.0005, 0.05
+"""CPU seconds that it costs to send a page what it shows, and the share of a core that all pages may take."""
 QUIET_SECONDS, MOST_AT_ONCE = 1.0, 3
 """The least seconds between two events for a page, on average, and the most events that may follow each other."""
 BEAT_SECONDS = 15.0

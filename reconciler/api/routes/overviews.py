@@ -101,15 +101,17 @@ def _is_long(overview: Overview) -> bool:
 
 
 def _respond_whole(call: Call, reading: _Reading, media: str) -> Response:
-    """An overview; one that its command ends with an exit code for has that in a header."""
+    """An overview; notes and the exit code of its command are in headers, where what is noted has no list."""
     overview = reading.overview
     value = reading.read(_make_read_context(call, call.reader))
     if overview.listing is not None and media == JSON:
         return _respond_list(call, overview.listing, value)
     headers = {}
+    if overview.notes is not None and overview.listing is None and (notes := [*overview.notes(value)]):
+        headers["Note"] = escape_text("; ".join(notes))
     if overview.exit_code is not None:
         changing = overview.is_changing is not None and overview.is_changing(value)
-        headers = {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
+        headers |= {"Exit-Code": str(overview.exit_code(value)), "Changing": "yes" if changing else "no"}
     return Response("".join(reading.write(value, media)), media_type=media, headers=headers)
 
 

@@ -180,7 +180,10 @@ def _show_of_resource(session: Session, path: str, target: str, commits: str | N
     if commits:
         query["commits"] = str(whole_number(commits, "--commits"))
     if session.output.is_text:
-        session.output.text(with_local_commands(session.client.text(f"/org/{session.org}/{path}", **query).text))
+        answer = session.client.text(f"/org/{session.org}/{path}", **query)
+        session.output.text(with_local_commands(answer.text))
+        if note := answer.headers.get("note"):
+            session.output.note(note)
     else:
         session.output.value(session.client.request("GET", f"/org/{session.org}/{path}", query=query).body)
 

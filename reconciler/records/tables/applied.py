@@ -161,6 +161,13 @@ class Applied:
         rows = self._db.all(sql, (max(low, after), high, text, not healths, names, limit))
         return [str(key) for (key,) in rows]
 
+    def pick_keys(self, keys: Collection[str], text: str, healths: Collection[Health]) -> list[str]:
+        """Those of ``keys`` that are recorded and contain ``text``, in order; ``healths`` as of ``search_keys``."""
+        sql = """SELECT key FROM inventory WHERE key IN (SELECT value FROM json_each(?)) AND instr(key, ?)
+            AND (? OR health IN (SELECT value FROM json_each(?))) ORDER BY key"""
+        wanted, names = (msgspec.json.encode(sorted(values)).decode() for values in (keys, healths))
+        return [str(key) for (key,) in self._db.all(sql, (wanted, text, not healths, names))]
+
     def exists(self, key: AnyKey) -> bool:
         """Whether ``key`` is recorded at any location."""
         return self._db.one("SELECT 1 FROM inventory WHERE key = ?", (str(key),)) is not None

@@ -93,13 +93,24 @@ function isInUse() {
     || (main.contains(document.activeElement) && isTyping(document.activeElement));
 }
 
+let newest = null;
+
 function refresh() {
   if (!isInUse()) document.body.dispatchEvent(new Event("recorded"));
 }
 
+// The server sends what the page shows. It waits while somebody writes, or looks elsewhere.
+function showNewest() {
+  if (newest === null || isInUse()) return;
+  const main = document.getElementById("main");
+  const text = newest;
+  newest = null;
+  htmx.swap({ text, sourceElement: main, target: main, swap: "outerMorph", select: "#main" });
+}
+
 function follow() {
   const offline = document.getElementById("offline");
-  const events = new EventSource("/ui/events");
+  const events = new EventSource(`/ui/events?view=${encodeURIComponent(location.pathname + location.search)}`);
   let wasLost = false;
   events.addEventListener("open", () => {
     offline.hidden = true;
@@ -107,6 +118,7 @@ function follow() {
     wasLost = false;
   });
   events.addEventListener("recorded", refresh);
+  events.addEventListener("view", (event) => { newest = event.data; showNewest(); });
   events.addEventListener("error", () => {
     wasLost = true;
     offline.hidden = false;
@@ -139,6 +151,8 @@ document.addEventListener("htmx:finally:request", (event) => {
 showCopies();
 showFavourites();
 setInterval(showAges, 10000);
+setInterval(showNewest, 1000);
+document.addEventListener("visibilitychange", showNewest);
 // Somebody may have begun while the answer was on its way. A search replaces its own rows, which is what it is for.
 document.addEventListener("htmx:before:swap", (event) => {
   if (event.target.id === "main" && isInUse()) event.preventDefault();
