@@ -48,8 +48,20 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     repeat: float = 0.0
 
 
-class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own."""
+class HeartbeatSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The URL that is called each ``interval`` seconds, or the file that has it."""
 
-    channels: dict[str, ChannelSettings]
+    url: str = ""
+    url_file: Path | None = None
+    interval: float = 60.0
+
+
+class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own.
+
+    ``heartbeat`` is None: nobody waits for a sign of life.
+    """
+
+    channels: dict[str, ChannelSettings] = {}
     rules: tuple[NotificationRuleSettings, ...] = ()
+    heartbeat: HeartbeatSettings | None = None
