@@ -16,7 +16,7 @@ from tests.notifications.receiver import Receiver
 from tests.support.waiting import serving, until
 
 
-async def test_a_sign_of_life_says_what_is_wrong(make_post: Callable[..., Post], tmp_path: Path) -> None:
+async def test_a_sign_of_life_names_what_is_wrong(make_post: Callable[..., Post], tmp_path: Path) -> None:
     server = Receiver()
     with serving(server):
         (tmp_path / "url").write_text(f"{server.url}\n")
