@@ -300,6 +300,10 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
     """Channels without an address, and rules that name what is not there."""
     settings = value.get("notifications", {})
     channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
+    heartbeat = settings.get("heartbeat")
+    if heartbeat is not None and ("url" in heartbeat) == ("urlFile" in heartbeat):
+        message = "the heartbeat has either a `url` or a `urlFile`"
+        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "keep one of them")
     for name, channel in channels.items():
         webhook = channel.get("webhook")
         if len(channel) != 1:

@@ -50,12 +50,22 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     repeat: float = 0.0
 
 
+class HeartbeatSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The URL that is called each ``interval`` seconds, or the file that has it."""
+
+    url: str = ""
+    url_file: Path | None = None
+    interval: float = 60.0
+
+
 class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own.
 
     ``forges`` are further receivers, which show each run on its commit; no rule of the settings is about them.
+    ``heartbeat`` is None: nobody waits for a sign of life.
     """
 
     channels: dict[str, ChannelSettings] = {}
     rules: tuple[NotificationRuleSettings, ...] = ()
     forges: dict[str, ForgeSettings] = {}
+    heartbeat: HeartbeatSettings | None = None

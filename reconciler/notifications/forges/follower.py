@@ -23,7 +23,7 @@ from reconciler.notifications.forges.comment import (
 from reconciler.notifications.forges.facts import SourceFacts, read_facts
 from reconciler.notifications.forges.followed import KEEP_SECONDS, FollowedPull, FollowedPulls, FollowedSource
 from reconciler.notifications.forges.job import PullJob, PullPlan
-from reconciler.notifications.forges.values import PullRequest
+from reconciler.notifications.forges.values import PullRequest, place_findings
 from reconciler.notifications.message import State
 
 MOST_PULLS = 100
@@ -149,6 +149,7 @@ class PullFollower:
         context = f"{self._of.forge_settings.context}/{self._of.source.name}/plan"
         limits, now = self._of.forge.limits, self._clock.now()
         report = build_head_report(context, pull, plan, limits, now, is_new=not is_same_head)
+        report = msgspec.structs.replace(report, findings=place_findings(report.findings, self._of.source.path))
         try:
             return await self._of.forge.report_commit(report, reference)
         except ForgeRefusal as refusal:

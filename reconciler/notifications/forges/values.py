@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -29,6 +30,14 @@ class CommitReport(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     environment: str = ""
     branch: str = ""
+
+
+def place_findings(findings: Sequence[Finding], path: str) -> tuple[Finding, ...]:
+    """``findings`` of a source with ``path``, with the paths that their files have in the repository."""
+    prefix = "/".join(name for name in path.split("/") if name not in ("", "."))
+    if not prefix:
+        return tuple(findings)
+    return tuple(msgspec.structs.replace(finding, path=f"{prefix}/{finding.path}") for finding in findings)
 
 
 class PullRequest(msgspec.Struct, frozen=True):

@@ -145,6 +145,14 @@ def test_a_head_that_is_not_there_is_tried_again(shop: PipelineHarness) -> None:
     assert not plan(shop, "ab" * 20, fetch="").is_passing
 
 
+@pytest.mark.parametrize(
+    ("head", "fetch"),
+    [("main", ""), (":/Change", ""), ("--upload-pack=x", ""), ("ab" * 20, "refs/pull/5/head:refs/heads/main")],
+)
+def test_a_forge_that_names_no_commit_or_ref_is_not_followed(shop: PipelineHarness, head: str, fetch: str) -> None:
+    assert "in no form that Git knows" in plan(shop, head, fetch=fetch).problem
+
+
 async def test_the_process_of_a_plan_has_limits_and_ends(shop: PipelineHarness) -> None:
     base = shop.repo.git("rev-parse", "main")
     head = shop.repo.commit({"shop/web.yaml": workload("web")}, branch="change", parent=base)
