@@ -60,7 +60,7 @@ class ForgeRefusal(SendRefused):
         self.status = status
 
 
-class _Pace:
+class Pace:
     """When the next request to a forge may leave, in monotonic seconds, and until when the forge takes none."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Pace:
         self.closed_until = 0.0
 
 
-_PACES: dict[str, _Pace] = {}
+PACES: dict[str, Pace] = {}
 """By the URL of an API: all clients of a process share one, whatever they are for."""
 
 
@@ -88,7 +88,7 @@ class ForgeClient:
         self._pause = pause
         self._seconds = seconds
         self._client: httpx2.AsyncClient | None = None
-        self._pace = _PACES.setdefault(self.base, _Pace())
+        self._pace = PACES.setdefault(self.base, Pace())
 
     async def get(self, path: str, kind: type[Answer], log_in: Headers, **query: str | int) -> Answer:
         """The answer to GET ``path``, as ``kind``. Raises SendRefused and SendFailed."""
