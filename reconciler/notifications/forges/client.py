@@ -72,6 +72,10 @@ PACES: dict[str, Pace] = {}
 """By the URL of an API: all clients of a process share one, whatever they are for."""
 
 
+class AnswerTooLarge(SendFailed):
+    """An answer has more than ``MOST_BYTES``."""
+
+
 class ForgeClient:
     """Sends requests to ``base``, the URL of an API. ``ca_file`` has the authorities that sign its certificate.
 
@@ -189,7 +193,7 @@ class ForgeClient:
                     async for chunk in response.aiter_raw():
                         raw += chunk
                         if len(raw) > MOST_BYTES:
-                            raise SendFailed(f"{self.host} answers with more than {MOST_BYTES} bytes", reached=True)
+                            raise AnswerTooLarge(f"{self.host} answers with more than {MOST_BYTES} bytes", reached=True)
                     got = {name.lower(): value for name, value in response.headers.items()}
                     if response.status_code < 400 and _is_exhausted(got):
                         self._pace.closed_until = self.clock.monotonic() + (_read_wait(got, self.clock.now()) or 0.0)

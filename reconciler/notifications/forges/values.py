@@ -46,7 +46,6 @@ class PullRequest(msgspec.Struct, frozen=True):
     ``head`` may be the first digits of a commit; ``branch`` is its branch in its own repository. ``fetch`` is the ref
     of the repository that has it, "" if none has: then nothing of it can be read here. ``is_fork`` says that another
     repository made it. ``merge_commit`` is the commit that the branch has from it, "" until it is merged.
-    ``author`` is a name on the forge.
     """
 
     number: int
@@ -54,11 +53,8 @@ class PullRequest(msgspec.Struct, frozen=True):
     base: str
     fetch: str
     is_fork: bool
-    title: str = ""
-    author: str = ""
     is_open: bool = True
     merge_commit: str = ""
-    link: str = ""
     branch: str = ""
 
 

@@ -56,6 +56,23 @@ def test_a_push_ends_on_the_commit_and_on_the_pull_request(tmp_path: Path) -> No
         assert not stub.faults
 
 
+def test_the_token_of_a_forge_can_be_tried(tmp_path: Path) -> None:
+    sandbox = DaemonSandbox(tmp_path / "host", FILES)
+    with run_stub("gitea") as stub:
+        configure(sandbox, stub.url, TOKEN)
+        with sandbox.daemon():
+            first = sandbox.repo.git("rev-parse", "main")
+            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
+            tried = sandbox.run("notify", "test", "gitea")
+            assert tried.returncode == 0, tried.stdout + tried.stderr
+            stub.secrets = {"another token"}
+            refused = sandbox.run("notify", "test", "gitea")
+            assert refused.returncode == 1, refused.stdout + refused.stderr
+            listed = sandbox.run("notify", "list")
+        assert "the token is wrong or has ended" in refused.stdout + refused.stderr + listed.stdout
+        assert TOKEN not in refused.stdout + refused.stderr + listed.stdout
+
+
 def test_a_forge_that_was_down_gets_what_it_missed(tmp_path: Path) -> None:
     sandbox = DaemonSandbox(tmp_path / "host", FILES)
     with run_stub("gitea") as stub:

@@ -350,6 +350,25 @@ async def test_a_pull_request_that_is_locked_stops_no_other(shop: PipelineHarnes
         await scene.set.close()
 
 
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea", "bitbucket"])
+async def test_long_texts_of_one_pull_request_hide_no_other(
+    kind: str, shop: PipelineHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.notifications.forges.client.MOST_BYTES", 20_000)
+    with run_stub(kind) as stub:
+        scene = Scene(stub, shop, tmp_path)
+        scene.push(5, "first")
+        stub.pulls[6] = make_pull(kind, 6, "ab" * 20) | {"description": "x" * 30_000}
+        scene.push(7, "last")
+        stub.comments[7] = dict.fromkeys(range(1, 5), "y" * 9000) if kind != "gitea" else {}
+        await scene.follower.update_comments()
+        assert "workload/shop/first" in scene.body(5)
+        assert 6 not in stub.comments
+        assert "workload/shop/last" in stub.comments[7][max(stub.comments[7])]
+        assert not stub.faults
+        await scene.set.close()
+
+
 async def test_a_forge_that_is_down_changes_nothing_until_it_is_back(shop: PipelineHarness, tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         scene = Scene(stub, shop, tmp_path)
