@@ -16,10 +16,17 @@ class WebhookChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     ca_file: Path | None = None
 
 
+class AppriseChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Services that Apprise knows: the file with their URLs, one a line."""
+
+    url_file: Path
+
+
 class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     """One receiver: exactly one of these is not None."""
 
     webhook: WebhookChannelSettings | None = None
+    apprise: AppriseChannelSettings | None = None
 
 
 FAILURES_AND_RECOVERIES = ("failure", "recovery")
