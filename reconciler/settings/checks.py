@@ -322,6 +322,11 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
             message = f"two rules are named `{rule['name']}`"
             yield SettingsFault("notifications", message, at, "give each a name of its own")
         seen.add(rule["name"])
+        zone = rule.get("quietHours", {}).get("zone", "UTC")
+        if not _is_time_zone(zone):
+            at = ("notifications", "rules", number, "quietHours", "zone")
+            message = f"this host knows no time zone `{zone}`"
+            yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
         for member, names in (("channels", list(channels)), ("sources", sources)):
             yield from _unknown_names(number, rule, member, names)
 
@@ -333,3 +338,13 @@ def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[s
             message = f"there is no {member.removesuffix('s')} `{name}`"
             at: Pointer = ("notifications", "rules", number, member, position)
             yield SettingsFault("notifications", message, at, f"name one of: {', '.join(names)}")
+
+
+def _is_time_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        return False
+    return True
