@@ -49,6 +49,7 @@ class Collector:
                 self._records.notices.skip_events()
             self._records.deliveries.recover()
             self._records.deliveries.drop_channels(list(self._rules.by_channel), self._clock.now())
+            self._records.troubles.drop_groups(list(self._rules.by_channel))
             self._records.mutes.sweep()
             self._troubles.check_records(self._sources, self._clock.now())
 
