@@ -7,7 +7,8 @@ import ssl
 import httpx2
 
 from reconciler.notifications.channel import SendFailed
-from reconciler.notifications.webhook import SECONDS, check_answer, get_host, read_secret_file
+from reconciler.notifications.secret_files import read_secret_file
+from reconciler.notifications.webhook import SECONDS, check_answer, get_host
 from reconciler.settings.notifications import HeartbeatSettings
 
 FAIL = "/fail"

@@ -62,6 +62,8 @@ DISCOVERY_SECONDS = 60.0
 """Seconds between two questions for the kinds that the cluster serves."""
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 """Seconds after which changed inputs that could not be applied are tried again: at first, and at most."""
+REFRESH_SECONDS = 10.0
+"""The longest wait for changed inputs to be applied; the rest is applied later."""
 TIMES_SECONDS = 5.0
 """Seconds between two looks for a status that changes by itself."""
 
@@ -107,7 +109,8 @@ class KubernetesEngine:
         self._failures: dict[Key, str] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._followed: set[ObjectKind] = set()
-        self._refresh_due = asyncio.Event()
+        self._refresh_due, self._refreshed = asyncio.Event(), asyncio.Event()
+        self._refreshed.set()
         self._working: list[asyncio.Task[None]] = []
 
     # Lifecycle
@@ -181,7 +184,15 @@ class KubernetesEngine:
     def refresh(self) -> None:
         """Apply workloads again whose secrets, variables, domains or restarts changed. Raises RecordsError."""
         self._desired.read_domains()
+        self._refreshed.clear()
         self._refresh_due.set()
+
+    async def wait_refreshed(self) -> None:
+        """Return once each workload was tried after the last ``refresh``, or after some seconds."""
+        if self._works:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._refreshed.wait()
 
     def news(self) -> list[EngineEvent]:
         """The events since the last call."""
@@ -417,9 +428,12 @@ class KubernetesEngine:
             self._refresh_due.clear()
             keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
             wait = FIRST_RETRY
-            while (keys := [key for key in keys if not await self._refresh_workload(key)]) and not (
-                self._refresh_due.is_set()
-            ):
+            while not self._refresh_due.is_set():
+                keys = [key for key in keys if not await self._refresh_workload(key)]
+                if not self._refresh_due.is_set():
+                    self._refreshed.set()
+                if not keys:
+                    break
                 await self._context.clock.sleep(wait)
                 wait = min(2 * wait, LAST_RETRY)
 
