@@ -39,6 +39,7 @@ ReconcilerError
 │   ├── SendRefused       the receiver will never take it (notifications/channel.py)
 │   │   └── ForgeRefusal      a forge refuses a request (notifications/forges/client.py)
 │   └── SendFailed        it may get through later (notifications/channel.py)
+│       └── AnswerTooLarge    a forge answers with too much (notifications/forges/client.py)
 ├── UnreadableFileError   a file that a file of a project names cannot be read
 │   ├── MissingFileError  it is not there
 │   └── OutsideFileError  it is outside of the directory of the project

@@ -35,6 +35,7 @@ LINES = {
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
     "notification": "Messages to a channel arrive again, or (with a reason) one did not: it is tried again, or was "
     "refused. Facts: channel, sent, reason, message.",
+    "heartbeat": "Signs of life arrive, or do not. Facts: sent, message.",
     "notifications": "A warning: the outbox of notifications cannot be read or written; it is tried again. Facts: "
     "reason, message.",
     "pull_requests": "The pull requests of a source are read again, or (a warning) one of them, or all, cannot be read "

@@ -86,6 +86,7 @@ PARAMETERS: Mapping[str, str] = {
     "digest": "The digest of the plan that is expected; with another plan, nothing is changed.",
     "dryRun": "With `true`, nothing is written; the answer shows what would be: files, diff and plan.",
     "force": "With `true`, volume sets of a GVC are deleted with it.",
+    "id": "The number of a message: only this one, with its text.",
     "run": "The number of a run: only this one, with its phases and steps.",
     "source": "The source: of a new manifest, if there are several; of the runs that are listed.",
     "redirect_uri": "Where the command waits, on the machine of the browser: `http://127.0.0.1:PORT/PATH`.",

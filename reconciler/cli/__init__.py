@@ -30,7 +30,7 @@ GROUPS = {
     "Plan and apply": ("plan", "diff", "apply", "approve", "refuse", "sync", "rollback", "run"),
     "Look": (
         *("status", "get", "describe", "events", "logs", "top", "usage", "history", "versions", "blame"),
-        *("drift", "snapshots", "render", "page"),
+        *("drift", "snapshots", "notifications", "render", "page"),
     ),
     "Operate": ("exec", "restart", "retry", "hold", "suspend", "resume", "command", "volume", "notify", "mute"),
     "Change Git": ("edit", "patch", "tag", "secret"),

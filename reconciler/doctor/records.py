@@ -122,7 +122,7 @@ def _check_channels(records: Records, now: float) -> Iterator[Check]:
         for condition in records.conditions.get(scope):
             if not condition.status:
                 name, since = scope.removeprefix(CHANNEL), format_duration(now - condition.since)
-                message = f"messages do not arrive since {since} ago: {condition.message}"
+                message = f"messages have not arrived for {since}: {condition.message}"
                 yield make_problem(
                     f"channel {name}", message, "see: reconciler notify list; then try it: reconciler notify test"
                 )

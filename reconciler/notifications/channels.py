@@ -51,6 +51,10 @@ def _make_channel(name: str, channel: ChannelSettings, source: str, now: Callabl
     # Each kind has a client that others do without.
     from reconciler.notifications.webhook import WebhookChannel
 
+    if channel.apprise is not None:
+        from reconciler.notifications.apprise import AppriseChannel
+
+        return AppriseChannel(name, channel.apprise)
     assert channel.webhook is not None, f"the settings were loaded without a kind of the channel {name}"
     return WebhookChannel(name, channel.webhook, source, now)
 

@@ -15,7 +15,7 @@ from reconciler.notifications.outcomes import (
     make_run_message,
 )
 from reconciler.notifications.rules import Rules, Subject
-from reconciler.notifications.troubles import TroubleLog
+from reconciler.notifications.troubles import TroubleLog, read_tags
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
 from reconciler.records.store import Records
@@ -49,6 +49,7 @@ class Collector:
                 self._records.notices.skip_events()
             self._records.deliveries.recover()
             self._records.deliveries.drop_channels(list(self._rules.by_channel), self._clock.now())
+            self._records.troubles.drop_groups(list(self._rules.by_channel))
             self._records.mutes.sweep()
             self._troubles.check_records(self._sources, self._clock.now())
 
@@ -87,14 +88,15 @@ class Collector:
         state = get_run_state(run)
         trouble, recovers = self._follow_source(run, state, notice.at)
         message = make_run_message(run, notice.at, recovers=recovers)
-        subject = Subject(message.event, state, recovers, run.source, run.gvcs)
+        tags = read_tags(self._records, run.keys) if self._rules.has_tags else frozenset()
+        subject = Subject(message.event, state, recovers, run.source, run.gvcs, tags=tags)
         if run.commit:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
         self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
         if run.waiting:
             approval = make_approval_message(run, notice.at)
-            about = Subject(EventType.APPROVAL, State.NONE, source=run.source, gvcs=run.gvcs)
+            about = Subject(EventType.APPROVAL, State.NONE, source=run.source, gvcs=run.gvcs, tags=tags)
             self._outbox.send(News(approval, about, "", notice.at))
 
     def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.notifications.message import Message, State
+from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outcomes import make_superseded_message
-from reconciler.notifications.rules import Rules, Subject, find_mute, is_wanted
+from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records
 from reconciler.settings.notifications import NotificationRuleSettings
@@ -67,6 +67,8 @@ class Outbox:
         if mute is not None:
             answer = f"muted by {mute.by}: {mute.reason}"
             fresh = msgspec.structs.replace(fresh, status=DeliveryStatus.MUTED, ended=news.at, answer=answer)
+        elif news.message.event is not EventType.TEST:
+            fresh = msgspec.structs.replace(fresh, due=end_quiet_hours(rule, fresh.due))
         deliveries.add(fresh)
 
     def _make_delivery(self, channel: str, rule: NotificationRuleSettings, news: News) -> Delivery:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -16,8 +17,8 @@ from reconciler.records.store import Records
 
 MOST_RESOURCES = 20
 """The most resources, and the most findings, that a message names."""
-MOST_GVCS = 1_000
-"""The most GVCs that a notice names; of more, rules for a GVC get all messages."""
+MOST_GVCS = MOST_KEYS = 1_000
+"""The most GVCs, and the most resources, of a notice; of more GVCs, rules for one get all messages."""
 
 
 RUNNING, PARTIAL = "running", "partial"
@@ -28,7 +29,7 @@ class RunNotice(msgspec.Struct, frozen=True):
     """How a run of ``source`` stands. ``outcome`` is RUNNING, PARTIAL, or one of a report of the pipeline.
 
     ``resources`` are those that were not applied, worst first, ``left_out`` counts the others, and ``failed`` is a
-    digest of the keys that failed, with their reasons. ``gvcs`` are those of all steps.
+    digest of the keys that failed, with their reasons. ``gvcs`` are those of all steps, ``keys`` the first resources.
     """
 
     source: str
@@ -44,6 +45,7 @@ class RunNotice(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     left_out: int = 0
     gvcs: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     author: str = ""
     subject: str = ""
 
@@ -71,6 +73,11 @@ def list_gvcs(keys: Iterable[Key]) -> tuple[str, ...]:
     """The GVCs of ``keys``, that of a GVC itself included; () if they are too many."""
     names = {key.gvc or (key.name if key.kind == "gvc" else "") for key in keys} - {""}
     return tuple(sorted(names)) if len(names) <= MOST_GVCS else ()
+
+
+def list_keys(keys: Iterable[Key]) -> tuple[str, ...]:
+    """The first of ``keys`` as text, each once."""
+    return tuple(str(key) for key in islice(dict.fromkeys(keys), MOST_KEYS))
 
 
 def digest_failures(failures: Iterable[tuple[str, str]]) -> str:

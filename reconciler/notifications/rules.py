@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -14,7 +16,8 @@ from reconciler.settings.notifications import NotificationRuleSettings, Notifica
 class Subject(msgspec.Struct, frozen=True):
     """What rules and mutes read of a message.
 
-    ``gvcs`` are all that it is about; () without ``keys``: any. ``keys`` are the resources that it names.
+    ``gvcs`` are all that it is about; () without ``keys``: any. ``keys`` are the resources that it names. ``tags`` are
+    those of its resources, read only if a rule has some.
     """
 
     event: EventType
@@ -23,6 +26,7 @@ class Subject(msgspec.Struct, frozen=True):
     source: str = ""
     gvcs: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    tags: frozenset[tuple[str, str]] = frozenset()
 
 
 class Rules:
@@ -36,6 +40,8 @@ class Rules:
             channel: tuple(rule for rule in rules if channel in rule.channels)
             for channel in (*settings.channels, *settings.forges)
         }
+
+        self.has_tags = any(rule.tags for rule in rules)
 
     def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
         """Each channel that ``subject`` goes to, with the rule that says so."""
@@ -65,6 +71,8 @@ def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:
 def _is_about(rule: NotificationRuleSettings, subject: Subject) -> bool:
     if subject.event not in rule.events or (rule.sources and subject.source not in rule.sources):
         return False
+    if not set(rule.tags.items()) <= subject.tags:
+        return False
     anywhere = not rule.gvcs or (not subject.gvcs and not subject.keys)
     return anywhere or bool(set(rule.gvcs) & set(subject.gvcs))
 
@@ -92,3 +100,20 @@ def gvc_of(key: str) -> str:
     """The GVC of a key as text: ``shop`` for ``workload/shop/api`` and for ``gvc/shop``, "" for others."""
     parts = key.split("/")
     return parts[1] if len(parts) == 3 or (parts[0] == "gvc" and len(parts) == 2) else ""
+
+
+def end_quiet_hours(rule: NotificationRuleSettings, at: float) -> float:
+    """When a message that is due at ``at`` is sent by ``rule``: then, or at the end of its quiet hours."""
+    quiet = rule.quiet_hours
+    if quiet is None:
+        return at
+    zone = ZoneInfo(quiet.zone)
+    now = datetime.fromtimestamp(at, zone)
+    begin, end = time.fromisoformat(quiet.begin), time.fromisoformat(quiet.end)
+    clock = now.time()
+    is_quiet = begin <= clock < end if begin <= end else clock >= begin or clock < end
+    if not is_quiet:
+        return at
+    day = now.date() + timedelta(days=clock >= end)
+    # A time that a change of the clock skips is that of the other offset.
+    return max(at, datetime.combine(day, end, zone).timestamp())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -13,17 +13,21 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
-from reconciler.notifications.channel import Channel, SendFailed, SendRefused
+from reconciler.notifications.channel import Channel, SendError, SendFailed, SendRefused
 from reconciler.notifications.collector import Collector
-from reconciler.notifications.message import Message
+from reconciler.notifications.message import EventType, Message
 from reconciler.notifications.outbox import decode_message
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import CHANNEL
 from reconciler.settings import Settings
+from reconciler.settings.notifications import HeartbeatSettings
 from reconciler.status.conditions import make_condition
 from reconciler.tasks import cancel_and_wait
+
+if TYPE_CHECKING:
+    from reconciler.notifications.heartbeat import Heartbeat
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at the records; the daemon and commands write there."""
@@ -71,6 +75,8 @@ class Sender:
         self._opened = asyncio.Event()
         self._version = -1
         self.tasks: list[asyncio.Task[None]] = []
+        wanted = settings.notifications.heartbeat if settings.notifications is not None else None
+        self._heartbeat = _make_heartbeat(wanted) if wanted is not None else None
 
     def open(self) -> None:
         """Begin to collect and to send."""
@@ -80,12 +86,32 @@ class Sender:
             for name, channel in self._channels.items()
         ]
 
+        if self._heartbeat is not None:
+            self.tasks.append(asyncio.create_task(self._beat(self._heartbeat), name="heartbeat"))
+
     async def close(self) -> None:
         """Stop; what is being sent may be sent again, marked."""
         await cancel_and_wait(self.tasks, "notifications")
-        for channel in self._channels.values():
+        for used in (*self._channels.values(), *((self._heartbeat,) if self._heartbeat is not None else ())):
             with suppress(Exception):
-                await channel.close()
+                await used.close()
+
+    async def _beat(self, heartbeat: Heartbeat) -> None:
+        """Give a sign of life at intervals. One that fails is a line of the log: its receiver notices by itself."""
+        await self._opened.wait()
+        failed = ""
+        while True:
+            try:
+                await heartbeat.beat(await self._use_records(list_troubles_of_daemon, self._records))
+                answer = ""
+            except (RecordsError, SendError) as error:
+                answer = str(error)
+            except Exception as error:  # noqa: BLE001 - the next one is due all the same
+                answer = str(internal_error(error, "heartbeat"))
+            if answer != failed:
+                log().info("heartbeat", sent=not answer, message=answer)
+            failed = answer
+            await self._clock.sleep(heartbeat.settings.interval)
 
     async def _collect(self) -> None:
         while True:
@@ -207,6 +233,19 @@ class Sender:
                 # The thread goes on, and the lock is released only when it has ended.
                 await asyncio.wait({work})
                 raise
+
+
+def _make_heartbeat(settings: HeartbeatSettings) -> Heartbeat:
+    from reconciler.notifications.heartbeat import Heartbeat  # with a client that others do without
+
+    return Heartbeat(settings)
+
+
+def list_troubles_of_daemon(records: Records) -> list[str]:
+    """A line for each trouble of the last runs, and of the daemon itself. Raises RecordsError."""
+    kinds = (EventType.RUN, EventType.DAEMON)
+    troubles = [trouble for trouble in records.troubles.all() if trouble.event in kinds]
+    return [f"{trouble.key or 'the daemon'}: {trouble.reason}: {trouble.message}" for trouble in troubles]
 
 
 def _with_link(message: Message, make_link: Callable[[Message], str]) -> Message:

@@ -16,7 +16,7 @@ from reconciler.model.finding import Severity
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import MOST_RESOURCES
-from reconciler.notifications.rules import Rules, Subject, find_mute, gvc_of, is_wanted
+from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, gvc_of, is_wanted
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
 from reconciler.records.store import Records
@@ -160,7 +160,7 @@ class TroubleLog:
 
     def _note_change(self, trouble: Trouble, now: float) -> None:
         """Let the groups of ``trouble`` be due: a while after their first change, and an interval after a message."""
-        subject = _subject_of(EventType(trouble.event), [trouble], trouble.source)
+        subject = self._describe(EventType(trouble.event), [trouble], trouble.source)
         for channel in self._rules.by_channel:
             rule = self._rules.find_watching(channel, subject)
             if rule is None:
@@ -168,8 +168,7 @@ class TroubleLog:
             group = self._records.troubles.group(channel, trouble.event, trouble.source)
             due = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
             is_reminder = group.due is not None and group.changes == 0
-            if group.due is not None and not is_reminder:
-                due = group.due
+            due = group.due if group.due is not None and not is_reminder else end_quiet_hours(rule, due)
             self._records.troubles.put_group(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
     def _send_group(self, group: TroubleGroup, now: float, *, is_suspended: bool) -> None:
@@ -178,9 +177,9 @@ class TroubleLog:
             trouble
             for trouble in self._records.troubles.list(group.event, group.source)
             if group.channel in self._rules.by_channel
-            and self._rules.find_watching(group.channel, _subject_of(kind, [trouble], group.source))
+            and self._rules.find_watching(group.channel, self._describe(kind, [trouble], group.source))
         ]
-        subject = _subject_of(kind, members, group.source, group.reported)
+        subject = self._describe(kind, members, group.source, group.reported)
         rule = self._rules.find_watching(group.channel, subject) if group.channel in self._rules.by_channel else None
         if rule is None:
             self._records.troubles.put_group(msgspec.structs.replace(group, due=None, changes=0))
@@ -213,6 +212,15 @@ class TroubleLog:
         after = msgspec.structs.replace(group, reported=reported, last=now, due=due, changes=0, incident=ended)
         self._records.troubles.put_group(after)
 
+    def _describe(
+        self, kind: EventType, members: Sequence[Trouble], source: str, reported: Sequence[str] = ()
+    ) -> Subject:
+        """What rules read of a message about ``members``, with the tags of their resources if a rule has some."""
+        subject = _subject_of(kind, members, source, reported)
+        if not self._rules.has_tags:
+            return subject
+        return msgspec.structs.replace(subject, tags=read_tags(self._records, subject.keys))
+
     def _find_owners(self, keys: set[str]) -> dict[str, str]:
         """The source of each of ``keys`` that has one."""
         owners = {key: key.removeprefix("source/") for key in keys if key.startswith("source/")}
@@ -227,6 +235,15 @@ def _subject_of(kind: EventType, members: Sequence[Trouble], source: str, report
     keys = tuple(dict.fromkeys(member.key for member in members)) or tuple(reported)
     gvcs = tuple(dict.fromkeys(gvc for key in keys if (gvc := gvc_of(key))))
     return Subject(kind, State.FAILURE if members else State.SUCCESS, not members, source, gvcs, keys)
+
+
+def read_tags(records: Records, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """The tags that any of ``keys`` has, as it was last applied; those of deleted resources are not known."""
+    tags: set[tuple[str, str]] = set()
+    for found in records.applied.get_many([key for key in keys if key and not key.startswith("source/")]).values():
+        body = msgspec.json.decode(found[0].body)
+        tags |= {(str(name), str(value)) for name, value in (body.get("tags") or {}).items()}
+    return frozenset(tags)
 
 
 def _is_news(group: TroubleGroup, keys: tuple[str, ...], rule: NotificationRuleSettings, now: float) -> bool:

@@ -9,18 +9,16 @@ import hmac
 import ssl
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
-from reconciler.documents.limits import read_within
-from reconciler.errors import UsageError
 from reconciler.notifications.bodies import describe_message
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message
+from reconciler.notifications.secret_files import read_secret_file
 from reconciler.settings.notifications import WebhookChannelSettings
 from reconciler.times import format_iso_time
 
@@ -109,22 +107,6 @@ class WebhookChannel:
             return base64.b64decode(text.removeprefix(PREFIX), validate=True)
         except binascii.Error:
             raise SendRefused(f"the secret in {self._settings.secret_file} is no base64 after {PREFIX}") from None
-
-
-def read_secret_file(path: Path, what: str) -> str:
-    """The one line of the file ``path``. Raises SendFailed: the file may be there at the next try."""
-    try:
-        text = read_within(path).decode().strip()
-    except (OSError, UnicodeDecodeError, UsageError) as error:
-        raise SendFailed(f"the {what} in {path} cannot be read: {describe_file_error(error)}") from None
-    if not text or "\n" in text:
-        raise SendFailed(f"{path} has no {what}, or several lines")
-    return text
-
-
-def describe_file_error(error: Exception) -> str:
-    """What is wrong with a file, without any of its content."""
-    return str(error.strerror) if isinstance(error, OSError) else "it is no text of a usual size"
 
 
 def get_host(url: str) -> str:

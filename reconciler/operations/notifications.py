@@ -59,13 +59,15 @@ def send_test(settings: Settings, records: Records, rule: str, by: str, now: flo
 
     Raises RefusedError and NotFoundError.
     """
-    names = [find_rule(settings, rule)] if rule else list(Rules(_require(settings)).by_name)
-    return [number for name in names for number in request_test(records, _require(settings), name, by, now)]
+    names = [find_rule(settings, rule)] if rule else list(Rules(_require_notifications(settings)).by_name)
+    return [
+        number for name in names for number in request_test(records, _require_notifications(settings), name, by, now)
+    ]
 
 
 def find_rule(settings: Settings, name: str) -> str:
     """The name of a rule of the settings. Raises RefusedError if there is none of ``name``."""
-    rules = Rules(_require(settings)).by_name
+    rules = Rules(_require_notifications(settings)).by_name
     if name not in rules:
         raise RefusedError(f"there is no rule {name[:60]!r}{did_you_mean(name, list(rules))}")
     return name
@@ -78,7 +80,7 @@ def are_ended(records: Records, numbers: list[int]) -> bool:
     return all(delivery is None or (delivery.status not in waits) for delivery in found)
 
 
-def _require(settings: Settings) -> NotificationSettings:
+def _require_notifications(settings: Settings) -> NotificationSettings:
     if settings.notifications is None:
         raise RefusedError("the settings have no `notifications`: nothing is sent; docs/notifications.md shows them")
     return settings.notifications

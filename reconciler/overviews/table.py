@@ -235,7 +235,7 @@ NOTIFICATIONS = Overview(
 
     Those that wait, that a receiver refused, and that were muted are among them. The newest 100,000 are remembered.
     """,
-    "reconciler notify list --last 20",
+    "reconciler notifications --last 20",
     "List the messages that were sent, or read one.",
     (
         Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 100_000), spellings=_LAST),

@@ -14,6 +14,7 @@ from reconciler.notifications.outcomes import (
     RunNotice,
     digest_failures,
     list_gvcs,
+    list_keys,
     record_notice,
 )
 from reconciler.pipeline.report import Report
@@ -87,6 +88,7 @@ class NoticeWriter:
                 RUNNING,
                 plan.digest,
                 gvcs=list_gvcs(step.key for step in plan.steps),
+                keys=list_keys(step.key for step in plan.steps),
                 author=revision.author,
                 subject=revision.subject,
             )
@@ -115,6 +117,7 @@ class NoticeWriter:
             tuple(errors),
             len(left) - len(shown) + len(ended.findings) - len(errors),
             list_gvcs(step.key for step in steps),
+            list_keys(step.key for step in steps),
             revision.author if revision is not None else "",
             revision.subject if revision is not None else "",
         )

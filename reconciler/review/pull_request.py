@@ -7,6 +7,7 @@ this process, the daemon goes on.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import sys
@@ -44,6 +45,7 @@ NICENESS = 10
 MOST_FINDINGS = 50
 MOST_MARKDOWN = 500_000
 """The most characters of a plan; each forge takes fewer."""
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _AUTHOR = pygit2.Signature("reconciler", "nobody@localhost", 0, 0)
 
 
@@ -135,6 +137,9 @@ def _prepare_scratch(state: Path, name: str, owner: Path) -> Path:
 
 def _find_head(job: PullJob, source: SourceSettings, scratch: Path) -> str:
     """The full commit of the head, fetched if it is not there. Raises SourceError and _NoPlan."""
+    # Both are words of a forge.
+    if not _COMMIT.fullmatch(job.head) or not (not job.fetch or pygit2.reference_is_valid_name(job.fetch)):
+        raise _NoPlan("the forge names its commit or its ref in no form that Git knows")
     git = open_git(scratch)
     try:
         return str(git.revparse_single(job.head).peel(pygit2.Commit).id)

@@ -300,11 +300,17 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
     """Channels without an address, and rules that name what is not there."""
     settings = value.get("notifications", {})
     channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
+    heartbeat = settings.get("heartbeat")
+    if heartbeat is not None and ("url" in heartbeat) == ("urlFile" in heartbeat):
+        message = "the heartbeat has either a `url` or a `urlFile`"
+        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "keep one of them")
     for name, channel in channels.items():
         webhook = channel.get("webhook")
         if len(channel) != 1:
             message = f"the channel `{name}` has to be of one kind, and this has {len(channel)}"
-            yield SettingsFault("notifications", message, ("notifications", "channels", name), "write a `webhook`")
+            yield SettingsFault(
+                "notifications", message, ("notifications", "channels", name), "write a `webhook`, or `apprise`"
+            )
         if webhook is not None and ("url" in webhook) == ("urlFile" in webhook):
             at: Pointer = ("notifications", "channels", name, "webhook")
             message = f"the channel `{name}` has either a `url` or a `urlFile`"
@@ -317,6 +323,11 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
             message = f"two rules are named `{rule['name']}`"
             yield SettingsFault("notifications", message, at, "give each a name of its own")
         seen.add(rule["name"])
+        zone = rule.get("quietHours", {}).get("zone", "UTC")
+        if not _is_time_zone(zone):
+            at = ("notifications", "rules", number, "quietHours", "zone")
+            message = f"this host knows no time zone `{zone}`"
+            yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
         for member, names in (("channels", list(channels)), ("sources", sources)):
             yield from _unknown_names(number, rule, member, names)
 
@@ -346,3 +357,13 @@ def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[s
             message = f"there is no {member.removesuffix('s')} `{name}`"
             at: Pointer = ("notifications", "rules", number, member, position)
             yield SettingsFault("notifications", message, at, f"name one of: {', '.join(names)}")
+
+
+def _is_time_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        return False
+    return True

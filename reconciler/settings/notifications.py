@@ -18,10 +18,17 @@ class WebhookChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     ca_file: Path | None = None
 
 
+class AppriseChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Services that Apprise knows: the file with their URLs, one a line."""
+
+    url_file: Path
+
+
 class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     """One receiver: exactly one of these is not None."""
 
     webhook: WebhookChannelSettings | None = None
+    apprise: AppriseChannelSettings | None = None
 
 
 FAILURES_AND_RECOVERIES = ("failure", "recovery")
@@ -31,12 +38,20 @@ USUAL_EVENTS = ("run", "refused", "health", "volume", "certificate", "cron", "da
 """The events of a rule that names none: not those that ask for an approval, and no drift, which is healed."""
 
 
+class QuietHoursSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """From ``begin`` to ``end``, times of day such as 22:00 in the time zone ``zone``, messages wait."""
+
+    begin: str
+    end: str
+    zone: str = "UTC"
+
+
 class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Which messages go to which ``channels``; times in seconds.
 
-    ``events`` are what they are about, ``states`` how that stands. Empty ``sources`` and ``gvcs`` mean all. Troubles of
-    the first ``wait`` seconds are one message, and so are those of each ``interval`` after it. What is still wrong is
-    sent again after ``repeat``; 0: never.
+    ``events`` are what they are about, ``states`` how that stands. Empty ``sources``, ``gvcs`` and ``tags`` mean all.
+    In ``quiet_hours``, messages wait for their end. Troubles of the first ``wait`` seconds are one message, and so are
+    those of each ``interval`` after it. What is still wrong is sent again after ``repeat``; 0: never.
     """
 
     name: str
@@ -45,17 +60,29 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     states: tuple[str, ...] = FAILURES_AND_RECOVERIES
     sources: tuple[str, ...] = ()
     gvcs: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    quiet_hours: QuietHoursSettings | None = None
     wait: float = 30.0
     interval: float = 300.0
     repeat: float = 0.0
+
+
+class HeartbeatSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The URL that is called each ``interval`` seconds, or the file that has it."""
+
+    url: str = ""
+    url_file: Path | None = None
+    interval: float = 60.0
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The receivers by name, and the rules of what each gets; without any rule, a channel has one of its own.
 
     ``forges`` are further receivers, which show each run on its commit; no rule of the settings is about them.
+    ``heartbeat`` is None: nobody waits for a sign of life.
     """
 
     channels: dict[str, ChannelSettings] = {}
     rules: tuple[NotificationRuleSettings, ...] = ()
     forges: dict[str, ForgeSettings] = {}
+    heartbeat: HeartbeatSettings | None = None

@@ -140,7 +140,9 @@ def test_a_mute_of_the_api_is_that_of_the_command(sandbox: ApiSandbox) -> None:
         ({"until": "2020-01-01T00:00:00Z"}, 400),
     ],
 )
-def test_a_mute_that_says_too_little_is_refused(sandbox: ApiSandbox, change: dict[str, str], status: int) -> None:
+def test_a_mute_without_a_target_reason_or_end_is_refused(
+    sandbox: ApiSandbox, change: dict[str, str], status: int
+) -> None:
     body = {"target": "gvc/shop", "reason": "a move", "until": "2040-01-01T00:00:00Z", **change}
     assert post(sandbox, f"{ORG}/-mute", body)[0] == status
 

@@ -26,6 +26,7 @@ WRITTEN = sorted(read_commands())
 PARTS = [
     *(["secret", name] for name in ("encrypt", "edit", "rotate")),
     *(["settings", name] for name in ("init", "validate")),
+    *(["notify", name] for name in ("show", "test")),
     *(["volume", name] for name in ("import", "delete-final-snapshot")),
 ]
 
@@ -46,7 +47,7 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
 
 WITHOUT_SETTINGS = {
     *("completion", "convert", "diff", "down", "explain", "help", "import", "init", "rules", "secret", "settings"),
-    *("uninstall", "up", "volume"),
+    *("notify", "uninstall", "up", "volume"),
 }
 
 

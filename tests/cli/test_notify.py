@@ -24,10 +24,16 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def sandbox(tmp_path: Path, receiver: Receiver) -> DaemonSandbox:
     (tmp_path / "secret").write_text("hunter2-secret")
-    made = DaemonSandbox(tmp_path)
+    harness = DaemonSandbox(tmp_path)
     hook = {"url": receiver.url, "secretFile": str(tmp_path / "secret")}
-    made.configure(notifications={"channels": {"ops": {"webhook": hook}}})
-    return made
+    harness.configure(notifications={"channels": {"ops": {"webhook": hook}}})
+    return harness
+
+
+def find_last_status(sandbox: DaemonSandbox) -> str:
+    """How the last message stands."""
+    with sandbox.records() as records:
+        return str(records.deliveries.list(1)[0].status)
 
 
 def test_a_rule_is_tried_and_what_was_sent_is_listed(sandbox: DaemonSandbox, receiver: Receiver) -> None:
@@ -41,6 +47,7 @@ def test_a_rule_is_tried_and_what_was_sent_is_listed(sandbox: DaemonSandbox, rec
         assert (refused.returncode, "127.0.0.1 answers 401" in refused.stdout) == (1, True), refused
         broken = sandbox.repo.commit({"shop/api.yaml": workload("api").replace("spec:", "spce:")})
         eventually(lambda: any(broken[:12] in title for title in receiver.titles), "the refusal is sent")
+        eventually(lambda: find_last_status(sandbox) == "sent", "its end is recorded")
     listed = sandbox.run("notify", "list")
     lines = [line.split() for line in listed.stdout.splitlines() if not line.startswith("      ")]
     assert [line[3] for line in lines] == ["sent", "refused", "sent"]
@@ -65,7 +72,7 @@ def test_without_a_daemon_a_test_waits_and_unknown_rules_are_refused(sandbox: Da
     assert (unknown.returncode, "there is no rule 'opps'; did you mean ops?" in unknown.stderr) == (1, True), unknown
 
 
-def test_without_the_setting_a_test_says_so(tmp_path: Path) -> None:
+def test_without_the_setting_a_test_is_refused(tmp_path: Path) -> None:
     sandbox = DaemonSandbox(tmp_path)
     sandbox.run("apply")
     tried = sandbox.run("notify", "test")

@@ -17,6 +17,7 @@ class Receiver(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.answers: list[tuple[int, dict[str, str]]] = []
+        self.paths: list[str] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -39,7 +40,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         receiver = self.server
         assert isinstance(receiver, Receiver)
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.rfile.read(size := int(self.headers["content-length"]))
+        if len(body) < size:
+            return  # its sender was killed, and it has accepted nothing
+        receiver.paths.append(self.path)
         receiver.requests.append(({name.lower(): value for name, value in self.headers.items()}, body))
         status, headers = receiver.answers.pop(0) if receiver.answers else (204, {})
         self.send_response(status)

@@ -45,7 +45,7 @@ def make_message(text: str, **fields: object) -> Message:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("write", [format_text, format_markdown])
-def test_texts_of_others_mention_nobody_and_link_to_nothing(write: object, text: str) -> None:
+def test_texts_of_others_have_no_mention_and_no_link(write: object, text: str) -> None:
     assert callable(write)
     body = write(make_message(text))
     others = body.replace(LINK, "")
@@ -88,6 +88,6 @@ def test_a_webhook_gets_bounded_texts() -> None:
     assert json.dumps(values).isascii() or "…" in json.dumps(values, ensure_ascii=False)
 
 
-def test_a_repetition_says_so() -> None:
+def test_a_repetition_is_marked() -> None:
     assert "may be a repetition" in format_text(make_message("x", may_repeat=True))
     assert "may be a repetition" not in format_text(make_message("x"))

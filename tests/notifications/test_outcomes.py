@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from reconciler.model.finding import Finding, Severity
 from reconciler.notifications.message import EventType, MessageResource, State
+from reconciler.notifications.outcomes import decode_notice
 from reconciler.records.notifications.deliveries import DeliveryStatus
 from tests.notifications.harness import COMMIT, EVERY, NEXT, Post, notify, rule
+from tests.support.pipeline import BASE, PipelineHarness
 
 MakePost = Callable[..., Post]
 
@@ -150,3 +153,15 @@ def test_a_crash_of_the_collector_neither_loses_nor_repeats(make_post: MakePost)
 
 def _fail(_: int) -> None:
     raise ZeroDivisionError
+
+
+def test_a_run_writes_two_rows_and_without_the_setting_none(tmp_path: Path) -> None:
+    rows = {}
+    for name, settings in (("on", notify()), ("off", None)):
+        harness = PipelineHarness(tmp_path / name, {"shop/gvc.yaml": BASE}, notifications=settings)
+        harness.applied()
+        rows[name] = [decode_notice(notice.body) for notice in harness.records.notices.list(10)]
+    assert rows["off"] == []
+    assert [(notice.outcome, notice.counts) for notice in rows["on"]] == [("running", {}), ("applied", {"created": 1})]
+    assert rows["on"][1].gvcs == ("shop",)
+    assert rows["on"][1].keys == ("gvc/shop",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -17,10 +18,13 @@ from reconciler.daemon.wake import REFRESH, wake_daemon
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
 from reconciler.operations.approval import record_approval, record_refusal
-from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_operator_command
+from reconciler.operations.commands import PREVIOUS, OperatorCommands, open_existing, run_operator_command
+from reconciler.operations.notifications import mute_target, send_test, unmute_target
 from reconciler.queries.existence import find_source
 from reconciler.queries.history import list_runs
 from reconciler.queries.resources import list_sources
+from reconciler.records.notifications.troubles import Mute
+from reconciler.records.store import Records
 from reconciler.render.history import run_document
 from reconciler.render.layout import strip_control
 from reconciler.render.sources import source_document, source_lines
@@ -55,6 +59,26 @@ class Approval(msgspec.Struct, forbid_unknown_fields=True):
     """The digest of a plan, or of its steps that wait."""
 
     digest: str
+
+
+class MuteRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What nothing is sent about, why, and until when."""
+
+    target: str
+    reason: str
+    until: str
+
+
+class UnmuteRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What is muted no longer."""
+
+    target: str
+
+
+class RuleTestRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The name of a rule; "" for all."""
+
+    rule: str = ""
 
 
 async def approve_plan(call: Call) -> Response:
@@ -182,6 +206,37 @@ async def release_requests(call: Call) -> Response:
     return await _carry_out(call, lambda operations: operations.release(key), REFRESH)
 
 
+async def record_mute(call: Call) -> Response:
+    """Send nothing about a target until a time."""
+    _require_of_org(call, "edit")
+    request, now = read_as(await call.body(), MuteRequest), call.api.clock.now()
+    try:
+        until = parse_time(request.until)
+    except ValueError:
+        raise Problem(400, f"until: {request.until[:40]!r} is no time such as 2027-01-31T12:00:00Z") from None
+    if until <= now:
+        raise Problem(400, f"until: {request.until} has passed")
+    entry = Mute(request.target, " ".join(request.reason.split()), call.caller.principal, now, until)
+    message = await _use_records(call, lambda records: mute_target(call.api.settings, records, entry))
+    return call.respond({"message": message})
+
+
+async def end_mute(call: Call) -> Response:
+    """End a mute."""
+    _require_of_org(call, "edit")
+    request = read_as(await call.body(), UnmuteRequest)
+    return call.respond({"message": await _use_records(call, lambda records: unmute_target(records, request.target))})
+
+
+async def send_rule_test(call: Call) -> Response:
+    """Send a test message to the channels of a rule."""
+    _require_of_org(call, "edit")
+    rule, now = read_as(await call.body(optional=True), RuleTestRequest).rule, call.api.clock.now()
+    by = call.caller.principal
+    numbers = await _use_records(call, lambda records: send_test(call.api.settings, records, rule, by, now))
+    return call.respond({"ids": numbers}, 202)
+
+
 async def _suspend_target(call: Call, target: str) -> Response:
     suspension = read_as(await call.body(optional=True), SuspensionRequest)
     until = None
@@ -201,6 +256,14 @@ async def _carry_out(call: Call, verb: Callable[[OperatorCommands], str], reason
     message = await asyncio.to_thread(run)
     wake_daemon(call.api.settings.state, None, reason)
     return call.respond({"message": message})
+
+
+async def _use_records(call: Call, work: Callable[[Records], Any]) -> Any:
+    def run() -> Any:
+        with open_existing(call.api.settings, call.api.clock) as records:
+            return work(records)
+
+    return await asyncio.to_thread(run)
 
 
 def _find_source_name(call: Call) -> str:
@@ -231,6 +294,11 @@ _OF_ITEMS = (
 )
 
 OPERATIONS = (
+    _make_request_operation("/org/{org}/-mute", record_mute, "Send nothing about something for a while.", MuteRequest),
+    _make_request_operation("/org/{org}/-unmute", end_mute, "End a mute.", UnmuteRequest),
+    _make_request_operation(
+        "/org/{org}/-notify-test", send_rule_test, "Send a test message by a rule.", RuleTestRequest
+    )._replace(answers={202: "The numbers of the messages.", 409: "There is no such rule."}),
     _make_request_operation("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(
         permission=APPROVE
     ),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from reconciler.notifications.forges.client import ForgeClient
 from reconciler.notifications.forges.login import Login
+from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
 
 _PAGE = 50
 _COMMENTS = 100
-_MOST_PAGES = 4
+_MOST = 300
 _DESCRIPTION = 255
 _KEY = 40
 """The most characters of the key of a status."""
@@ -72,27 +72,12 @@ class _End(msgspec.Struct):
     repository: _Repository | None = None
 
 
-class _Author(msgspec.Struct):
-    display_name: str = ""
-
-
-class _Href(msgspec.Struct):
-    href: str = ""
-
-
-class _Links(msgspec.Struct):
-    html: _Href | None = None
-
-
 class _Pull(msgspec.Struct):
     id: int
     state: str
     source: _End
     destination: _End
-    title: str = ""
-    author: _Author | None = None
     merge_commit: _Commit | None = None
-    links: _Links | None = None
 
 
 class _Pulls(msgspec.Struct):
@@ -132,20 +117,19 @@ class Bitbucket:
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
         quoted = base.replace("\\", "\\\\").replace('"', '\\"')
-        pulls: list[PullRequest] = []
-        for page in range(1, _MOST_PAGES + 1):
+
+        async def read(size: int, page: int) -> list[_Pull]:
             query: dict[str, str | int] = {
                 "state": "OPEN",
                 "q": f'destination.branch.name = "{quoted}"',
                 "sort": "-updated_on",
-                "pagelen": _PAGE,
+                "pagelen": size,
                 "page": page,
             }
-            got = await self._client.get(f"{self._path}/pullrequests", _Pulls, self._login, **query)
-            pulls += [self._convert_pull(pull) for pull in got.values if pull.destination.branch.name == base]
-            if len(got.values) < _PAGE:
-                break
-        return pulls
+            return (await self._client.get(f"{self._path}/pullrequests", _Pulls, self._login, **query)).values
+
+        found = await collect_pages(read, _PAGE, _MOST)
+        return [self._convert_pull(pull) for pull in found if pull.destination.branch.name == base]
 
     async def get_pull_request(self, number: int) -> PullRequest:
         """See Forge."""
@@ -153,16 +137,14 @@ class Bitbucket:
 
     async def list_comments(self, number: int) -> list[Comment]:
         """See Forge."""
-        comments: list[Comment] = []
-        for page in range(1, _MOST_PAGES + 1):
-            query: dict[str, str | int] = {"sort": "created_on", "pagelen": _COMMENTS, "page": page}
+
+        async def read(size: int, page: int) -> list[_Comment]:
+            query: dict[str, str | int] = {"sort": "created_on", "pagelen": size, "page": page}
             path = f"{self._path}/pullrequests/{number}/comments"
-            got = await self._client.get(path, _Comments, self._login, **query)
-            left = [comment for comment in got.values if not comment.deleted]
-            comments += [Comment(str(comment.id), comment.content.raw) for comment in left]
-            if len(got.values) < _COMMENTS:
-                break
-        return comments
+            return (await self._client.get(path, _Comments, self._login, **query)).values
+
+        found = await collect_pages(read, _COMMENTS, _MOST)
+        return [Comment(str(comment.id), comment.content.raw) for comment in found if not comment.deleted]
 
     async def write_comment(self, number: int, body: str, comment: str = "") -> str:
         """See Forge."""
@@ -176,7 +158,6 @@ class Bitbucket:
     def _convert_pull(self, pull: _Pull) -> PullRequest:
         source = pull.source.repository.full_name if pull.source.repository is not None else ""
         is_fork = source != self._name
-        href = pull.links.html.href if pull.links is not None and pull.links.html is not None else ""
         merged = pull.merge_commit.hash if pull.merge_commit is not None else ""
         return PullRequest(
             pull.id,
@@ -185,11 +166,8 @@ class Bitbucket:
             # There are no refs for pull requests, and the repository has no commit of a fork.
             "" if is_fork else f"refs/heads/{pull.source.branch.name}",
             is_fork,
-            title=pull.title,
-            author=pull.author.display_name if pull.author is not None else "",
             is_open=pull.state == "OPEN",
             merge_commit=merged if pull.state == "MERGED" else "",
-            link=href,
         )
 
 
@@ -198,8 +176,3 @@ def _shorten_key(context: str) -> str:
     if len(context) <= _KEY:
         return context
     return f"{context[: _KEY - 13]}-{hashlib.sha256(context.encode()).hexdigest()[:12]}"
-
-
-def quote_name(text: str) -> str:
-    """``text`` as a segment of a path."""
-    return quote(text, safe="")

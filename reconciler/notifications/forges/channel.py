@@ -7,7 +7,7 @@ from collections import OrderedDict
 from reconciler.notifications.channel import SendRefused
 from reconciler.notifications.forges.bodies import build_summary, format_status_line
 from reconciler.notifications.forges.registry import ForgeSet
-from reconciler.notifications.forges.values import CommitReport
+from reconciler.notifications.forges.values import CommitReport, place_findings
 from reconciler.notifications.message import EventType, Message, State
 
 SUMMARY = 60_000
@@ -45,7 +45,7 @@ class ForgeChannel:
             build_summary(message, SUMMARY),
             message.at,
             message.link,
-            message.findings,
+            place_findings(message.findings, self._set.paths[message.source]),
             self._set.settings.environment,
         )
         shown = await forge.report_commit(report, reference)

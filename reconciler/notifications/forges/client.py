@@ -60,6 +60,22 @@ class ForgeRefusal(SendRefused):
         self.status = status
 
 
+class Pace:
+    """When the next request to a forge may leave, in monotonic seconds, and until when the forge takes none."""
+
+    def __init__(self) -> None:
+        self.next = 0.0
+        self.closed_until = 0.0
+
+
+PACES: dict[str, Pace] = {}
+"""By the URL of an API: all clients of a process share one, whatever they are for."""
+
+
+class AnswerTooLarge(SendFailed):
+    """An answer has more than ``MOST_BYTES``."""
+
+
 class ForgeClient:
     """Sends requests to ``base``, the URL of an API. ``ca_file`` has the authorities that sign its certificate.
 
@@ -76,9 +92,7 @@ class ForgeClient:
         self._pause = pause
         self._seconds = seconds
         self._client: httpx2.AsyncClient | None = None
-        self._turn = asyncio.Lock()
-        self._next = 0.0
-        self._closed_until = 0.0
+        self._pace = PACES.setdefault(self.base, Pace())
 
     async def get(self, path: str, kind: type[Answer], log_in: Headers, **query: str | int) -> Answer:
         """The answer to GET ``path``, as ``kind``. Raises SendRefused and SendFailed."""
@@ -152,7 +166,7 @@ class ForgeClient:
         limited = status == 403 and ("retry-after" in answer.headers or _is_exhausted(answer.headers))
         if status in _LATER or status >= 500 or limited:
             if wait is not None and (status in _LATER or limited):
-                self._closed_until = max(self._closed_until, self.clock.monotonic() + wait)
+                self._pace.closed_until = max(self._pace.closed_until, self.clock.monotonic() + wait)
             return SendFailed(text, retry_after=wait)
         advice = f" ({_ADVICE[status]})" if status in _ADVICE else ""
         return ForgeRefusal(f"{text}{advice}", status)
@@ -179,20 +193,21 @@ class ForgeClient:
                     async for chunk in response.aiter_raw():
                         raw += chunk
                         if len(raw) > MOST_BYTES:
-                            raise SendFailed(f"{self.host} answers with more than {MOST_BYTES} bytes", reached=True)
+                            raise AnswerTooLarge(f"{self.host} answers with more than {MOST_BYTES} bytes", reached=True)
                     got = {name.lower(): value for name, value in response.headers.items()}
                     if response.status_code < 400 and _is_exhausted(got):
-                        self._closed_until = self.clock.monotonic() + (_read_wait(got, self.clock.now()) or 0.0)
+                        self._pace.closed_until = self.clock.monotonic() + (_read_wait(got, self.clock.now()) or 0.0)
                     return ForgeAnswer(response.status_code, got, bytes(raw))
 
     async def _wait_for_turn(self) -> None:
         """Return when the next request may leave. Raises SendFailed while the forge takes none."""
-        closed = self._closed_until - self.clock.monotonic()
+        now = self.clock.monotonic()
+        closed = self._pace.closed_until - now
         if closed > 0:
             raise SendFailed(f"{self.host} takes no requests for {closed:.0f} s, as it said", retry_after=closed)
-        async with self._turn:
-            await asyncio.sleep(self._next - self.clock.monotonic())
-            self._next = self.clock.monotonic() + self._pause
+        turn = max(now, self._pace.next)
+        self._pace.next = turn + self._pause
+        await asyncio.sleep(turn - now)
 
     def _open(self) -> httpx2.AsyncClient:
         if self._client is None:

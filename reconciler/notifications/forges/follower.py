@@ -13,7 +13,7 @@ from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.notifications.channel import SendError, SendFailed
-from reconciler.notifications.forges.client import ForgeRefusal
+from reconciler.notifications.forges.client import AnswerTooLarge, ForgeRefusal
 from reconciler.notifications.forges.comment import (
     build_head_report,
     build_outcome_comment,
@@ -23,7 +23,7 @@ from reconciler.notifications.forges.comment import (
 from reconciler.notifications.forges.facts import SourceFacts, read_facts
 from reconciler.notifications.forges.followed import KEEP_SECONDS, FollowedPull, FollowedPulls, FollowedSource
 from reconciler.notifications.forges.job import PullJob, PullPlan
-from reconciler.notifications.forges.values import PullRequest
+from reconciler.notifications.forges.values import PullRequest, place_findings
 from reconciler.notifications.message import State
 
 MOST_PULLS = 100
@@ -108,11 +108,11 @@ class PullFollower:
         return (followed.head, followed.base) != (pull.head, facts.applied)
 
     async def _try_pull(self, pull: PullRequest, facts: SourceFacts) -> None:
-        """Show the plan of ``pull``. A refusal that is about it alone, such as of a locked one, stops no other."""
+        """Show the plan of ``pull``. What is about it alone, such as a lock, stops no other."""
         try:
             await self._show_plan(pull, facts)
-        except ForgeRefusal as refusal:
-            if refusal.status == UNAUTHORIZED:
+        except (ForgeRefusal, AnswerTooLarge) as refusal:
+            if isinstance(refusal, ForgeRefusal) and refusal.status == UNAUTHORIZED:
                 raise
             followed = self._pulls.get(pull.number)
             log().warning("pull_requests", source=self._of.source.name, number=pull.number, message=str(refusal))
@@ -149,6 +149,7 @@ class PullFollower:
         context = f"{self._of.forge_settings.context}/{self._of.source.name}/plan"
         limits, now = self._of.forge.limits, self._clock.now()
         report = build_head_report(context, pull, plan, limits, now, is_new=not is_same_head)
+        report = msgspec.structs.replace(report, findings=place_findings(report.findings, self._of.source.path))
         try:
             return await self._of.forge.report_commit(report, reference)
         except ForgeRefusal as refusal:
@@ -186,6 +187,8 @@ class PullFollower:
                 continue
             try:
                 pull = await self._of.forge.get_pull_request(followed.number)
+            except AnswerTooLarge:
+                continue
             except ForgeRefusal as refusal:
                 if refusal.status not in (404, 410):
                     raise

@@ -8,11 +8,12 @@ import msgspec
 
 from reconciler.notifications.forges.client import ForgeClient
 from reconciler.notifications.forges.login import Login
+from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
 
 _PAGE = 50
-_MOST_PAGES = 6
+_MOST = 300
 _DESCRIPTION = 255
 _STATES = {
     State.PENDING: "pending",
@@ -43,18 +44,11 @@ class _Branch(msgspec.Struct):
     repo: _Repository | None = None
 
 
-class _User(msgspec.Struct):
-    login: str = ""
-
-
 class _Pull(msgspec.Struct):
     number: int
     state: str
     head: _Branch
     base: _Branch
-    title: str = ""
-    html_url: str = ""
-    user: _User | None = None
     merged: bool = False
     merge_commit_sha: str | None = None
 
@@ -86,15 +80,14 @@ class Gitea:
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
-        pulls: list[PullRequest] = []
-        for page in range(1, _MOST_PAGES + 1):
-            query: dict[str, str | int] = {"state": "open", "sort": "recentupdate", "limit": _PAGE, "page": page}
-            got = await self._client.get(f"{self._path}/pulls", list[_Pull], self._login, **query)
-            # Older versions have no parameter for the branch.
-            pulls += [_convert_pull(pull) for pull in got if pull.base.ref == base]
-            if len(got) < _PAGE:
-                break
-        return pulls
+
+        async def read(size: int, page: int) -> list[_Pull]:
+            query: dict[str, str | int] = {"state": "open", "sort": "recentupdate", "limit": size, "page": page}
+            return await self._client.get(f"{self._path}/pulls", list[_Pull], self._login, **query)
+
+        found = await collect_pages(read, _PAGE, _MOST)
+        # Older versions have no parameter for the branch.
+        return [_convert_pull(pull) for pull in found if pull.base.ref == base]
 
     async def get_pull_request(self, number: int) -> PullRequest:
         """See Forge."""
@@ -123,9 +116,6 @@ def _convert_pull(pull: _Pull) -> PullRequest:
         pull.base.ref,
         f"refs/pull/{pull.number}/head",
         pull.head.repo is None or pull.head.repo_id != pull.base.repo_id,
-        title=pull.title,
-        author=pull.user.login if pull.user is not None else "",
         is_open=pull.state == "open",
         merge_commit=(pull.merge_commit_sha or "") if pull.merged else "",
-        link=pull.html_url,
     )

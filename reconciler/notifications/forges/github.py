@@ -11,6 +11,7 @@ from reconciler.model.finding import Severity
 from reconciler.notifications.channel import SendFailed
 from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import GitHubApp, Login
+from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.references import Reference
 from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
@@ -20,7 +21,7 @@ from reconciler.times import format_iso_time
 MOST_ANNOTATIONS = 50
 """The most annotations of one request."""
 _PAGE = 100
-_MOST_PAGES = 3
+_MOST = 300
 _SUMMARY = 60_000
 _DESCRIPTION = 140
 _LEVELS = {Severity.ERROR: "failure", Severity.WARNING: "warning", Severity.NOTICE: "notice"}
@@ -72,18 +73,11 @@ class _Branch(msgspec.Struct):
     repo: _Repository | None = None
 
 
-class _User(msgspec.Struct):
-    login: str
-
-
 class _Pull(msgspec.Struct):
     number: int
     state: str
     head: _Branch
     base: _Branch
-    title: str = ""
-    html_url: str = ""
-    user: _User | None = None
     merged_at: str | None = None
     merge_commit_sha: str | None = None
 
@@ -115,20 +109,12 @@ class GitHub:
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
-        pulls: list[PullRequest] = []
-        for page in range(1, _MOST_PAGES + 1):
-            query: dict[str, str | int] = {
-                "state": "open",
-                "base": base,
-                "sort": "updated",
-                "direction": "desc",
-                "per_page": _PAGE,
-            }
-            got = await self._get("/pulls", list[_Pull], **query, page=page)
-            pulls += map(_convert_pull, got)
-            if len(got) < _PAGE:
-                break
-        return pulls
+
+        async def read(size: int, page: int) -> list[_Pull]:
+            query: dict[str, str | int] = {"state": "open", "base": base, "sort": "updated", "direction": "desc"}
+            return await self._get("/pulls", list[_Pull], **query, per_page=size, page=page)
+
+        return list(map(_convert_pull, await collect_pages(read, _PAGE, _MOST)))
 
     async def get_pull_request(self, number: int) -> PullRequest:
         """See Forge."""
@@ -136,13 +122,12 @@ class GitHub:
 
     async def list_comments(self, number: int) -> list[Comment]:
         """See Forge."""
-        comments: list[Comment] = []
-        for page in range(1, _MOST_PAGES + 1):
-            got = await self._get(f"/issues/{number}/comments", list[_Comment], per_page=_PAGE, page=page)
-            comments += [Comment(str(comment.id), comment.body or "") for comment in got]
-            if len(got) < _PAGE:
-                break
-        return comments
+
+        async def read(size: int, page: int) -> list[_Comment]:
+            return await self._get(f"/issues/{number}/comments", list[_Comment], per_page=size, page=page)
+
+        found = await collect_pages(read, _PAGE, _MOST)
+        return [Comment(str(comment.id), comment.body or "") for comment in found]
 
     async def write_comment(self, number: int, body: str, comment: str = "") -> str:
         """See Forge."""
@@ -272,9 +257,6 @@ def _convert_pull(pull: _Pull) -> PullRequest:
         pull.base.ref,
         f"refs/pull/{pull.number}/head",
         is_fork,
-        title=pull.title,
-        author=pull.user.login if pull.user is not None else "",
         is_open=pull.state == "open",
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
-        link=pull.html_url,
     )

@@ -9,13 +9,14 @@ import msgspec
 
 from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import Login
+from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.references import Reference
 from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
 
 _PAGE = 100
-_MOST_PAGES = 3
-_DESCRIPTION = 255
+_MOST = 300
+_DESCRIPTION = _LINK = 255
 _STATES = {
     State.PENDING: "pending",
     State.RUNNING: "running",
@@ -37,10 +38,6 @@ class _Note(msgspec.Struct):
     system: bool = False
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-
-
 class _Merge(msgspec.Struct):
     iid: int
     state: str
@@ -49,9 +46,6 @@ class _Merge(msgspec.Struct):
     source_branch: str = ""
     source_project_id: int | None = None
     target_project_id: int | None = None
-    title: str = ""
-    web_url: str = ""
-    author: _User | None = None
     merge_commit_sha: str | None = None
     squash_commit_sha: str | None = None
 
@@ -80,7 +74,7 @@ class GitLab:
             "description": report.title[:_DESCRIPTION],
             "ref": report.branch or self._branch,
         }
-        fields |= {"target_url": report.link} if report.link else {}
+        fields |= {"target_url": report.link} if 0 < len(report.link) <= _LINK else {}
         try:
             await self._client.send("POST", f"{self._path}/statuses/{report.commit}", _Named, self._login, fields)
         except ForgeRefusal as refusal:
@@ -92,21 +86,19 @@ class GitLab:
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
-        merges: list[PullRequest] = []
-        for page in range(1, _MOST_PAGES + 1):
+
+        async def read(size: int, page: int) -> list[_Merge]:
             query: dict[str, str | int] = {
                 "state": "opened",
                 "target_branch": base,
                 "order_by": "updated_at",
                 "sort": "desc",
-                "per_page": _PAGE,
+                "per_page": size,
                 "page": page,
             }
-            got = await self._client.get(f"{self._path}/merge_requests", list[_Merge], self._login, **query)
-            merges += map(_convert_merge, got)
-            if len(got) < _PAGE:
-                break
-        return merges
+            return await self._client.get(f"{self._path}/merge_requests", list[_Merge], self._login, **query)
+
+        return list(map(_convert_merge, await collect_pages(read, _PAGE, _MOST)))
 
     async def get_pull_request(self, number: int) -> PullRequest:
         """See Forge."""
@@ -114,15 +106,14 @@ class GitLab:
 
     async def list_comments(self, number: int) -> list[Comment]:
         """See Forge."""
-        comments: list[Comment] = []
-        for page in range(1, _MOST_PAGES + 1):
-            query: dict[str, str | int] = {"sort": "asc", "order_by": "created_at", "per_page": _PAGE, "page": page}
+
+        async def read(size: int, page: int) -> list[_Note]:
+            query: dict[str, str | int] = {"sort": "asc", "order_by": "created_at", "per_page": size, "page": page}
             path = f"{self._path}/merge_requests/{number}/notes"
-            got = await self._client.get(path, list[_Note], self._login, **query)
-            comments += [Comment(str(note.id), note.body) for note in got if not note.system]
-            if len(got) < _PAGE:
-                break
-        return comments
+            return await self._client.get(path, list[_Note], self._login, **query)
+
+        found = await collect_pages(read, _PAGE, _MOST)
+        return [Comment(str(note.id), note.body) for note in found if not note.system]
 
     async def write_comment(self, number: int, body: str, comment: str = "") -> str:
         """See Forge."""
@@ -161,10 +152,7 @@ def _convert_merge(merge: _Merge) -> PullRequest:
         merge.target_branch,
         f"refs/merge-requests/{merge.iid}/head",
         merge.source_project_id is None or merge.source_project_id != merge.target_project_id,
-        title=merge.title,
-        author=merge.author.username if merge.author is not None else "",
         is_open=merge.state in ("opened", "locked"),
         merge_commit=commit if is_merged else "",
-        link=merge.web_url,
         branch=merge.source_branch,
     )

@@ -51,8 +51,11 @@ class ForgeSet:
         self._options = options
         self._clients: dict[str, ForgeClient] = {}
         self.forges: dict[str, Forge] = {}
+        self.paths: dict[str, str] = {}
+        """Source → the path of its manifests in the repository."""
         for source in sources:
             if source.name in settings.sources or (not settings.sources and is_at(source.url, settings)):
+                self.paths[source.name] = source.path
                 self.forges[source.name] = self._make_forge(self._find_address(source), source)
         if not self.forges:
             raise UsageError(f"notifications.forges.{name}: no source is at it: name its sources, and its url")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -31,13 +32,20 @@ class CommitReport(msgspec.Struct, frozen=True):
     branch: str = ""
 
 
+def place_findings(findings: Sequence[Finding], path: str) -> tuple[Finding, ...]:
+    """``findings`` of a source with ``path``, with the paths that their files have in the repository."""
+    prefix = "/".join(name for name in path.split("/") if name not in ("", "."))
+    if not prefix:
+        return tuple(findings)
+    return tuple(msgspec.structs.replace(finding, path=f"{prefix}/{finding.path}") for finding in findings)
+
+
 class PullRequest(msgspec.Struct, frozen=True):
     """A pull request: commit ``head`` is to be merged into the branch ``base``.
 
     ``head`` may be the first digits of a commit; ``branch`` is its branch in its own repository. ``fetch`` is the ref
     of the repository that has it, "" if none has: then nothing of it can be read here. ``is_fork`` says that another
     repository made it. ``merge_commit`` is the commit that the branch has from it, "" until it is merged.
-    ``author`` is a name on the forge.
     """
 
     number: int
@@ -45,11 +53,8 @@ class PullRequest(msgspec.Struct, frozen=True):
     base: str
     fetch: str
     is_fork: bool
-    title: str = ""
-    author: str = ""
     is_open: bool = True
     merge_commit: str = ""
-    link: str = ""
     branch: str = ""
 
 

@@ -98,6 +98,11 @@ class Troubles:
         due: float | None = self._db.value("SELECT min(due) FROM trouble_groups")
         return due
 
+    def drop_groups(self, channels: Sequence[str]) -> None:
+        """Forget what was said to channels that are none of ``channels``."""
+        sql = "DELETE FROM trouble_groups WHERE channel NOT IN (SELECT value FROM json_each(?))"
+        self._db.write(sql, (msgspec.json.encode(channels).decode(),))
+
     def put_group(self, group: TroubleGroup) -> None:
         """Record ``group``."""
         head = (group.channel, group.event, group.source, group.incident)

@@ -184,6 +184,13 @@ def run_gitea(work: Path) -> Iterator[Gitea]:
             server.wait(PATIENCE)
 
 
+def push_branch(repository: Path, url: str, branch: str) -> None:
+    """Push ``branch`` to ``url``. Raises CalledProcessError."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(repository), "GIT_CONFIG_NOSYSTEM": "1"}
+    command = ["git", "push", "--quiet", url, branch]
+    subprocess.run(command, cwd=repository, env=environment, capture_output=True, check=True)
+
+
 def _wait_until_ready(gitea: Gitea, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 2 * PATIENCE
     while True:

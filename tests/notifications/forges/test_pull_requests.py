@@ -145,6 +145,14 @@ def test_a_head_that_is_not_there_is_tried_again(shop: PipelineHarness) -> None:
     assert not plan(shop, "ab" * 20, fetch="").is_passing
 
 
+@pytest.mark.parametrize(
+    ("head", "fetch"),
+    [("main", ""), (":/Change", ""), ("--upload-pack=x", ""), ("ab" * 20, "refs/pull/5/head:refs/heads/main")],
+)
+def test_a_forge_that_names_no_commit_or_ref_is_not_followed(shop: PipelineHarness, head: str, fetch: str) -> None:
+    assert "in no form that Git knows" in plan(shop, head, fetch=fetch).problem
+
+
 async def test_the_process_of_a_plan_has_limits_and_ends(shop: PipelineHarness) -> None:
     base = shop.repo.git("rev-parse", "main")
     head = shop.repo.commit({"shop/web.yaml": workload("web")}, branch="change", parent=base)
@@ -339,6 +347,25 @@ async def test_a_pull_request_that_is_locked_stops_no_other(shop: PipelineHarnes
         assert 5 not in stub.comments
         # It is not tried for ever.
         assert [request.method for request in stub.requests[len(listed) :]] == ["GET"]
+        await scene.set.close()
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea", "bitbucket"])
+async def test_long_texts_of_one_pull_request_hide_no_other(
+    kind: str, shop: PipelineHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.notifications.forges.client.MOST_BYTES", 20_000)
+    with run_stub(kind) as stub:
+        scene = Scene(stub, shop, tmp_path)
+        scene.push(5, "first")
+        stub.pulls[6] = make_pull(kind, 6, "ab" * 20) | {"description": "x" * 30_000}
+        scene.push(7, "last")
+        stub.comments[7] = dict.fromkeys(range(1, 5), "y" * 9000) if kind != "gitea" else {}
+        await scene.follower.update_comments()
+        assert "workload/shop/first" in scene.body(5)
+        assert 6 not in stub.comments
+        assert "workload/shop/last" in stub.comments[7][max(stub.comments[7])]
+        assert not stub.faults
         await scene.set.close()
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from reconciler.clock import SystemClock
 from reconciler.notifications.forges.channel import ForgeChannel
+from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 from reconciler.notifications.message import EventType, State
-from tests.notifications.forges.setup import FAILED, KINDS, make_finding, make_message, make_set, make_settings
+from tests.notifications.forges.setup import FAILED, KINDS, SOURCE, make_finding, make_message, make_set, make_settings
 from tests.notifications.forges.stub_forge import COMMIT, StubForge, run_stub
 
 WORDS = {
@@ -104,6 +107,17 @@ async def test_a_refused_revision_has_its_findings_at_their_lines(tmp_path: Path
             "message": "`replicas` is no number\nwrite a number",
         }
         assert not stub.faults
+
+
+async def test_findings_of_a_source_with_a_path_are_at_the_files_of_the_repository(tmp_path: Path) -> None:
+    with run_stub("github") as stub:
+        settings = make_settings("github", stub.url, tmp_path, app=True)
+        source = msgspec.structs.replace(SOURCE, path="./deploy/")
+        channel = ForgeChannel(ForgeSet("forge", settings, (source,), SystemClock(), ForgeOptions(pause=0.0)))
+        await channel.send(make_message(State.FAILURE, findings=(make_finding(),)), "")
+        await channel.close()
+        [run] = stub.check_runs.values()
+        assert run["output"]["annotations"][0]["path"] == "deploy/shop/api.yaml"
 
 
 async def test_a_check_run_of_an_app_is_changed_in_place_even_after_a_crash(tmp_path: Path) -> None:

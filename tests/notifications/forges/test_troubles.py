@@ -244,6 +244,18 @@ async def test_requests_to_one_forge_are_a_second_apart(tmp_path: Path) -> None:
     assert times[-1] - times[0] > 0.6
 
 
+async def test_a_channel_and_a_follower_share_the_pace_of_a_forge(tmp_path: Path) -> None:
+    with run_stub("gitea") as stub:
+        settings = make_settings("gitea", stub.url, tmp_path)
+        sets = [make_set(settings, pause=0.2) for _ in range(2)]
+        await asyncio.gather(*(one.forges["shop"].check_access() for one in sets * 3))
+        for one in sets:
+            await one.close()
+        times = [request.at for request in stub.requests]
+    assert len(times) == 6
+    assert times[-1] - times[0] > 0.8
+
+
 async def test_a_token_needs_tls_but_for_this_host(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="as plain text"):
         make_set(make_settings("gitea", "http://git.example.com", tmp_path))

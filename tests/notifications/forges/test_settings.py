@@ -1,0 +1,68 @@
+"""The settings of forges: what they need, and that docs/forges.md shows ones that load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.notifications.forges.registry import ForgeSet
+from reconciler.notifications.message import EventType, State
+from reconciler.notifications.rules import Rules, Subject
+from reconciler.settings import SettingsError, load_settings
+from reconciler.settings.forges import ForgeSettings
+from reconciler.settings.notifications import NotificationSettings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "forges.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(notifications:.*?)```", PAGE, re.DOTALL)
+HOSTS = {
+    "github": "github.com", "gitlab": "gitlab.example.com", "forgejo": "git.example.com", "bitbucket": "bitbucket.org",
+}  # fmt: skip
+HEAD = "org: acme\nsources:\n  - {name: shop, url: 'https://%s/acme/shop.git'}\n"
+
+
+def test_the_page_has_an_example_for_each_forge() -> None:
+    assert len(EXAMPLES) == 5
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_what_the_page_shows_is_complete(example: str, tmp_path: Path) -> None:
+    [name] = re.findall(r"^    (\w+):$", example, re.MULTILINE)
+    file = tmp_path / "settings.yaml"
+    file.write_text(HEAD % HOSTS[name] + example)
+    settings = load_settings(file)
+    assert settings.notifications is not None
+    [(_, forge)] = settings.notifications.forges.items()
+    assert list(ForgeSet(name, forge, settings.sources, SystemClock()).forges) == ["shop"]
+    assert forge.pull_requests is not None
+
+
+@pytest.mark.parametrize(
+    ("forges", "words"),
+    [
+        ("{git: {type: github}}", "the forge `git` has either a `tokenFile` or, at GitHub, an `app`"),
+        ("{git: {tokenFile: t, app: {id: '1', keyFile: k}}}", "has either a `tokenFile`"),
+        ("{git: {tokenFile: t, sources: [bank]}}", "there is no source `bank`"),
+        ("{ops: {tokenFile: t}}", "the forge `ops` has the name of a channel or of a rule"),
+        ("{git: {tokenFile: t, url: 'https://ann:right@github.com'}}", "an address without a password"),
+    ],
+)
+def test_a_fault_of_a_forge_is_named_at_its_place(forges: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    hook = "{ops: {webhook: {url: 'https://a.example.com', secretFile: s}}}"
+    file.write_text(HEAD % "github.com" + f"notifications:\n  channels: {hook}\n  forges: {forges}\n")
+    with pytest.raises(SettingsError) as raised:
+        load_settings(file)
+    assert words in str(raised.value)
+    assert "settings.yaml:6:" in str(raised.value)
+
+
+def test_a_forge_is_shown_all_that_happens_to_a_commit_and_nothing_else() -> None:
+    rules = Rules(NotificationSettings(forges={"git": ForgeSettings()}))
+    for event in EventType:
+        for state in State:
+            is_of_commit = event in (EventType.RUN, EventType.REFUSED)
+            found = rules.find_for("git", Subject(event, state, source="shop"))
+            assert (found is not None) is is_of_commit, (event, state)
