@@ -13,15 +13,16 @@ from reconciler.render.layout import paint_text, strip_control, table_text
 from reconciler.render.style import TextStyle
 from reconciler.times import format_iso_time
 
-_COLOURS = {
+OUTCOME_COLOURS = {
     "applied": "green",
     "unchanged": "green",
+    "waiting": "yellow",
     "failed": "red",
     "refused": "red",
     "unreadable": "red",
-    "waiting": "yellow",
     "interrupted": "yellow",
 }
+"""All outcomes of runs, in the order of the page that explains them."""
 
 
 def run_line(run: Run, colour: bool) -> str:
@@ -36,7 +37,7 @@ def run_line(run: Run, colour: bool) -> str:
         (
             paint_text(format_iso_time(run.started), "grey", colour),
             f"{run.source} {commit}",
-            paint_text(f"{outcome:<10}", _COLOURS.get(outcome, ""), colour),
+            paint_text(f"{outcome:<10}", OUTCOME_COLOURS.get(outcome, ""), colour),
             f"{took:>7}",
             words,
             commit_title,

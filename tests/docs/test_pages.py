@@ -17,6 +17,7 @@ from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
 from reconciler.model.rule import Rule
+from reconciler.render.history import OUTCOME_COLOURS
 from reconciler.rulebook import load_rulebook, load_sections
 from tests.project.tree import modules, walk
 
@@ -35,6 +36,11 @@ def test_a_page_is_as_the_program_has_it(name: str) -> None:
 @pytest.mark.parametrize("name", schema_files.files())
 def test_a_schema_file_that_follows_from_others_does(name: str) -> None:
     assert (schema_files.SCHEMAS / name).read_text() == schema_files.files()[name], "run: python -m docs.generate"
+
+
+def test_every_outcome_of_a_run_is_explained() -> None:
+    [table] = re.findall(r"^\| Outcome \|.*\n\|.*\n((?:\|.*\n)+)", (DOCS / "operations.md").read_text(), re.M)
+    assert re.findall(r"^\| `(\w+)`", table, re.M) == list(OUTCOME_COLOURS)
 
 
 def test_no_page_is_left_over() -> None:
