@@ -216,7 +216,7 @@ class Runner:
         accepted = self.secret_filler.accept if self._runs_containers else None
         changed = not prepared.loaded.change_set.is_empty()
         execution = pipeline.execute(
-            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted, self._settle
+            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted, self._observe_steps
         )
         # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
@@ -228,7 +228,7 @@ class Runner:
         self._requeue_dependents(name, prepared.plan, ended, changed=changed)
         return ended
 
-    async def _settle(self, steps: Sequence[Step]) -> bool:
+    async def _observe_steps(self, steps: Sequence[Step]) -> bool:
         """Bring what ``steps`` changed to the workloads that use it, and observe these: before, they look as they were.
 
         Returns whether the health of anything changed. Raises RecordsError.

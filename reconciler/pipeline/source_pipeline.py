@@ -49,7 +49,7 @@ CACHE_SWEEP_EVERY_RUNS = 1000
 
 Accepted = Callable[[ChangeSet], None]
 """Called, in a thread, with the change set of a newly accepted revision."""
-Settle = Callable[[Sequence[Step]], Awaitable[bool]]
+ObserveSteps = Callable[[Sequence[Step]], Awaitable[bool]]
 """Observes what the steps of a plan changed; returns whether the health of anything changed."""
 
 
@@ -249,9 +249,9 @@ class SourcePipeline:
         reason: str,
         preempted: Callable[[], bool],
         accepted: Accepted | None = None,
-        settle: Settle | None = None,
+        observe_steps: ObserveSteps | None = None,
     ) -> RunResult:
-        """Accept ``prepared``, execute its plan, and ``settle`` its steps. Raises RecordsError.
+        """Accept ``prepared``, execute its plan, and observe what its steps changed. Raises RecordsError.
 
         Drops the change set of ``prepared`` before the first step. Its memory becomes free only if the caller does not
         hold it either.
@@ -270,7 +270,7 @@ class SourcePipeline:
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.retained:
             self._record_results(run, plan, outcomes, ended)
-        health_changed = await settle(plan.steps) if settle is not None else False
+        health_changed = await observe_steps(plan.steps) if observe_steps is not None else False
         if run:
             self._finish_run(run, plan, outcomes, ended, prepared.revision)
         return RunResult(ended, prepared.state.after_steps(plan, outcomes), health_changed)
