@@ -59,6 +59,10 @@ As JSON and YAML: `outlook` (well, progressing, waiting, failing) with its `exit
 whatever became of later ones. What is suspended, rolled back or not approved waits for a person: exit code 3.
 """,
     "get": """\
+READY is the number of replicas that are ready, of those that should be; `yes` or `no` for what has no replicas, and for
+a GVC whether all in it is well. `get` shows what is recorded and exits with 0, whatever that is, also where a source is
+refused or cannot be read, which it says on standard error; [status](#status) tells a script whether all is well.
+
 As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest read revision is
 fully applied) with its `reason`, `message` and `since`, `applied`, `refused` (a revision), `pinned` and `suspended` (by
 whom, since when, why); each is null if it does not apply.
