@@ -10,6 +10,7 @@ from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outcomes import make_superseded_message
 from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
+from reconciler.records.notifications.troubles import Mute
 from reconciler.records.store import Records
 from reconciler.settings.notifications import NotificationRuleSettings
 
@@ -63,13 +64,20 @@ class Outbox:
             return
         if last is not None and last.ended is not None and State(last.state).is_final:
             fresh = msgspec.structs.replace(fresh, due=max(news.at, last.ended + rule.interval))
-        mute = find_mute(self._records.mutes.all(), rule.name, news.subject)
+        mute = find_mute(self._list_mutes(channel, rule), rule.name, news.subject)
         if mute is not None:
             answer = f"muted by {mute.by}: {mute.reason}"
             fresh = msgspec.structs.replace(fresh, status=DeliveryStatus.MUTED, ended=news.at, answer=answer)
         elif news.message.event is not EventType.TEST:
             fresh = msgspec.structs.replace(fresh, due=end_quiet_hours(rule, fresh.due))
         deliveries.add(fresh)
+
+    def _list_mutes(self, channel: str, rule: NotificationRuleSettings) -> list[Mute]:
+        """The mutes that count for ``channel``: at a forge only its own, else a commit would be running for ever."""
+        mutes = self._records.mutes.all()
+        if channel not in self._rules.forges:
+            return list(mutes)
+        return [mute for mute in mutes if mute.target == f"rule/{rule.name}"]
 
     def _make_delivery(self, channel: str, rule: NotificationRuleSettings, news: News) -> Delivery:
         message, sequence = news.message, self._records.deliveries.next_sequence()

@@ -40,7 +40,7 @@ class Rules:
             channel: tuple(rule for rule in rules if channel in rule.channels)
             for channel in (*settings.channels, *settings.forges)
         }
-
+        self.forges = frozenset(settings.forges)
         self.has_tags = any(rule.tags for rule in rules)
 
     def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
