@@ -159,8 +159,8 @@ class StubForge:
     def _deployment(self, method: str, path: str, names: dict[str, str], request: Request) -> tuple[int, Any]:
         body, query = request.body, request.query
         if method == "GET":
-            made = [{**made, "status": made["states"][-1]} for made in self.deployments.values()]
-            return 200, [one for one in made if "sha" not in query or one["ref"] == query["sha"]]
+            listed = [{**one, "status": one["states"][-1]} for one in self.deployments.values()]
+            return 200, [one for one in listed if "sha" not in query or one["ref"] == query["sha"]]
         if path.endswith("/deployments"):
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made
