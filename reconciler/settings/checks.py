@@ -322,13 +322,19 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
             message = f"two rules are named `{rule['name']}`"
             yield SettingsFault("notifications", message, at, "give each a name of its own")
         seen.add(rule["name"])
-        zone = rule.get("quietHours", {}).get("zone", "UTC")
-        if not _is_time_zone(zone):
-            at = ("notifications", "rules", number, "quietHours", "zone")
-            message = f"this host knows no time zone `{zone}`"
-            yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
+        for member in ("quietHours", "digest"):
+            yield from _unknown_zones(number, rule.get(member, {}), member)
         for member, names in (("channels", list(channels)), ("sources", sources)):
             yield from _unknown_names(number, rule, member, names)
+
+
+def _unknown_zones(number: int, settings: dict[str, Any], member: str) -> Iterator[SettingsFault]:
+    """The time zone in the ``member`` of a rule of notifications, if this host does not know it."""
+    zone = settings.get("zone", "UTC")
+    if not _is_time_zone(zone):
+        at: Pointer = ("notifications", "rules", number, member, "zone")
+        message = f"this host knows no time zone `{zone}`"
+        yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
 
 
 def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[str]) -> Iterator[SettingsFault]:
