@@ -301,9 +301,9 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
     settings = value.get("notifications", {})
     channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
     heartbeat = settings.get("heartbeat")
-    if heartbeat is not None and ("url" in heartbeat) == ("urlFile" in heartbeat):
-        message = "the heartbeat has either a `url` or a `urlFile`"
-        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "keep one of them")
+    if heartbeat is not None and not {"url", "urlFile"} & heartbeat.keys():
+        message = "the heartbeat has no `url`, and no `urlFile`"
+        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "add one of them")
     for name, channel in channels.items():
         webhook = channel.get("webhook")
         if len(channel) != 1:
