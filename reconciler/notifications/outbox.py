@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.notifications.message import EventType, Message, State
-from reconciler.notifications.outcomes import make_superseded_message
-from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted
+from reconciler.notifications.outcomes import make_digest_message, make_superseded_message
+from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted, next_digest
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.notifications.troubles import Mute
 from reconciler.records.store import Records
@@ -59,7 +59,7 @@ class Outbox:
         if last is not None and not _is_news(last, news):
             return
         fresh = self._make_delivery(channel, rule, news)
-        if last is not None and last.status is DeliveryStatus.WAITING:
+        if last is not None and last.status in (DeliveryStatus.WAITING, DeliveryStatus.COLLECTED):
             deliveries.replace_waiting(msgspec.structs.replace(fresh, id=last.id))
             return
         if last is not None and last.ended is not None and State(last.state).is_final:
@@ -68,6 +68,9 @@ class Outbox:
         if mute is not None:
             answer = f"muted by {mute.by}: {mute.reason}"
             fresh = msgspec.structs.replace(fresh, status=DeliveryStatus.MUTED, ended=news.at, answer=answer)
+        elif rule.digest is not None and news.message.event is not EventType.TEST:
+            due = next_digest(rule.digest, news.at)
+            fresh = msgspec.structs.replace(fresh, due=due, status=DeliveryStatus.COLLECTED)
         elif news.message.event is not EventType.TEST:
             fresh = msgspec.structs.replace(fresh, due=end_quiet_hours(rule, fresh.due))
         deliveries.add(fresh)
@@ -93,6 +96,21 @@ class Outbox:
             news.at,
             news.at,
         )
+
+    def send_digests(self, now: float) -> None:
+        """Make one message for each channel and rule of what was collected for a digest that is due."""
+        groups: dict[tuple[str, str], list[Delivery]] = {}
+        for delivery in self._records.deliveries.list_collected(now):
+            groups.setdefault((delivery.channel, delivery.rule), []).append(delivery)
+        for (channel, rule), collected in groups.items():
+            message = make_digest_message(rule, [decode_message(delivery) for delivery in collected], now)
+            settings = NotificationRuleSettings(rule, (channel,))
+            fresh = self._make_delivery(
+                channel, settings, News(message, Subject(message.event, message.state), "", now)
+            )
+            number = self._records.deliveries.add(fresh)
+            for delivery in collected:
+                self._records.deliveries.end(delivery.id, DeliveryStatus.DIGESTED, now, f"part of the message {number}")
 
     def supersede(self, source: str, commit: str, now: float) -> None:
         """End what is pending or running of other commits of ``source``, since ``commit`` takes their place."""
