@@ -347,15 +347,6 @@ def _forge_faults(settings: dict[str, Any], sources: list[str]) -> Iterator[Sett
                 yield SettingsFault("notifications", message, place, f"name one of: {', '.join(sources)}")
 
 
-def _unknown_zones(number: int, settings: dict[str, Any], member: str) -> Iterator[SettingsFault]:
-    """The time zone in the ``member`` of a rule of notifications, if this host does not know it."""
-    zone = settings.get("zone", "UTC")
-    if not _is_time_zone(zone):
-        at: Pointer = ("notifications", "rules", number, member, "zone")
-        message = f"this host knows no time zone `{zone}`"
-        yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
-
-
 def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[str]) -> Iterator[SettingsFault]:
     """The names in the ``member`` of a rule of notifications that are none of ``names``."""
     for position, name in enumerate(rule.get(member, ())):
@@ -363,6 +354,15 @@ def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[s
             message = f"there is no {member.removesuffix('s')} `{name}`"
             at: Pointer = ("notifications", "rules", number, member, position)
             yield SettingsFault("notifications", message, at, f"name one of: {', '.join(names)}")
+
+
+def _unknown_zones(number: int, settings: dict[str, Any], member: str) -> Iterator[SettingsFault]:
+    """The time zone in the ``member`` of a rule of notifications, if this host does not know it."""
+    zone = settings.get("zone", "UTC")
+    if not _is_time_zone(zone):
+        at: Pointer = ("notifications", "rules", number, member, "zone")
+        message = f"this host knows no time zone `{zone}`"
+        yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
 
 
 def _is_time_zone(name: str) -> bool:
