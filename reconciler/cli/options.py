@@ -133,9 +133,13 @@ class _AskDaemon(Exception):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings.readers)
+        from reconciler.overviews.table import OVERVIEWS
+
         context = click.get_current_context()
         self.settings = settings
-        self.command = context.command.name or ""
+        # A command of a group that shows an overview has its name.
+        name = context.command.name or ""
+        self.command = name if name in OVERVIEWS else context.info_name or ""
         self.parameters: dict[str, Any] = {**context.meta, **context.params}
 
 

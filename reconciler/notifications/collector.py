@@ -81,6 +81,7 @@ class Collector:
             more = len(notices) == BATCH or len(events) == BATCH
             if not more:
                 self._troubles.send_due(now)
+                self._outbox.send_digests(now)
         return more
 
     def _add_outcome(self, notice: Notice) -> None:

@@ -16,6 +16,7 @@ _COLOURS = {
     DeliveryStatus.SENT: "green",
     DeliveryStatus.REFUSED: "red",
     DeliveryStatus.EXPIRED: "red",
+    DeliveryStatus.COLLECTED: "yellow",
     DeliveryStatus.WAITING: "yellow",
     DeliveryStatus.SENDING: "yellow",
 }

@@ -30,6 +30,8 @@ class EventType(StrEnum):
     """An execution of a cron workload failed."""
     DAEMON = "daemon"
     """The daemon itself: its sources, its disk, its backups."""
+    DIGEST = "digest"
+    """What happened in a day."""
     TEST = "test"
     """Somebody tries a rule."""
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.notifications.message import EventType, Message, State
-from reconciler.notifications.outcomes import make_superseded_message
-from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted
+from reconciler.notifications.outcomes import make_digest_message, make_superseded_message
+from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted, next_digest
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
+from reconciler.records.notifications.troubles import Mute
 from reconciler.records.store import Records
 from reconciler.settings.notifications import NotificationRuleSettings
 
@@ -58,18 +59,28 @@ class Outbox:
         if last is not None and not _is_news(last, news):
             return
         fresh = self._make_delivery(channel, rule, news)
-        if last is not None and last.status is DeliveryStatus.WAITING:
+        if last is not None and last.status in (DeliveryStatus.WAITING, DeliveryStatus.COLLECTED):
             deliveries.replace_waiting(msgspec.structs.replace(fresh, id=last.id))
             return
         if last is not None and last.ended is not None and State(last.state).is_final:
             fresh = msgspec.structs.replace(fresh, due=max(news.at, last.ended + rule.interval))
-        mute = find_mute(self._records.mutes.all(), rule.name, news.subject)
+        mute = find_mute(self._list_mutes(channel, rule), rule.name, news.subject)
         if mute is not None:
             answer = f"muted by {mute.by}: {mute.reason}"
             fresh = msgspec.structs.replace(fresh, status=DeliveryStatus.MUTED, ended=news.at, answer=answer)
+        elif rule.digest is not None and news.message.event is not EventType.TEST:
+            due = next_digest(rule.digest, news.at)
+            fresh = msgspec.structs.replace(fresh, due=due, status=DeliveryStatus.COLLECTED)
         elif news.message.event is not EventType.TEST:
             fresh = msgspec.structs.replace(fresh, due=end_quiet_hours(rule, fresh.due))
         deliveries.add(fresh)
+
+    def _list_mutes(self, channel: str, rule: NotificationRuleSettings) -> list[Mute]:
+        """The mutes that count for ``channel``: at a forge only its own, else a commit would be running for ever."""
+        mutes = self._records.mutes.all()
+        if channel not in self._rules.forges:
+            return list(mutes)
+        return [mute for mute in mutes if mute.target == f"rule/{rule.name}"]
 
     def _make_delivery(self, channel: str, rule: NotificationRuleSettings, news: News) -> Delivery:
         message, sequence = news.message, self._records.deliveries.next_sequence()
@@ -85,6 +96,21 @@ class Outbox:
             news.at,
             news.at,
         )
+
+    def send_digests(self, now: float) -> None:
+        """Make one message for each channel and rule of what was collected for a digest that is due."""
+        groups: dict[tuple[str, str], list[Delivery]] = {}
+        for delivery in self._records.deliveries.list_collected(now):
+            groups.setdefault((delivery.channel, delivery.rule), []).append(delivery)
+        for (channel, rule), collected in groups.items():
+            message = make_digest_message(rule, [decode_message(delivery) for delivery in collected], now)
+            settings = NotificationRuleSettings(rule, (channel,))
+            fresh = self._make_delivery(
+                channel, settings, News(message, Subject(message.event, message.state), "", now)
+            )
+            number = self._records.deliveries.add(fresh)
+            for delivery in collected:
+                self._records.deliveries.end(delivery.id, DeliveryStatus.DIGESTED, now, f"part of the message {number}")
 
     def supersede(self, source: str, commit: str, now: float) -> None:
         """End what is pending or running of other commits of ``source``, since ``commit`` takes their place."""

@@ -14,9 +14,12 @@ from reconciler.model.revision import shorten_id
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
+from reconciler.times import format_iso_time
 
 MOST_RESOURCES = 20
 """The most resources, and the most findings, that a message names."""
+MOST_DIGESTED = 50
+"""The most messages that a digest lists."""
 MOST_GVCS = MOST_KEYS = 1_000
 """The most GVCs, and the most resources, of a notice; of more GVCs, rules for one get all messages."""
 
@@ -161,6 +164,22 @@ def make_superseded_message(former: Message, commit: str, at: float) -> Message:
         counts={},
         left_out=0,
         may_repeat=False,
+    )
+
+
+def make_digest_message(rule: str, messages: Sequence[Message], at: float) -> Message:
+    """One message of many: what was sent by ``rule`` since the digest before."""
+    count = len(messages)
+    failed = any(message.state is State.FAILURE for message in messages)
+    return Message(
+        id=f"digest/{rule}/{at:.0f}",
+        sequence=0,
+        event=EventType.DIGEST,
+        severity=Severity.WARNING if failed else Severity.NOTICE,
+        title=f"{count} message{'s' * (count != 1)} since the last digest of {rule}",
+        at=at,
+        lines=tuple(f"{format_iso_time(message.at)} {message.title}" for message in messages[:MOST_DIGESTED]),
+        left_out=max(0, count - MOST_DIGESTED),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.notifications.message import EventType, State
 from reconciler.records.notifications.troubles import Mute
-from reconciler.settings.notifications import NotificationRuleSettings, NotificationSettings
+from reconciler.settings.notifications import DigestSettings, NotificationRuleSettings, NotificationSettings
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Rules:
             channel: tuple(rule for rule in rules if channel in rule.channels)
             for channel in (*settings.channels, *settings.forges)
         }
-
+        self.forges = frozenset(settings.forges)
         self.has_tags = any(rule.tags for rule in rules)
 
     def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
@@ -117,3 +117,11 @@ def end_quiet_hours(rule: NotificationRuleSettings, at: float) -> float:
     day = now.date() + timedelta(days=clock >= end)
     # A time that a change of the clock skips is that of the other offset.
     return max(at, datetime.combine(day, end, zone).timestamp())
+
+
+def next_digest(settings: DigestSettings, at: float) -> float:
+    """When the next digest after ``at`` is due."""
+    zone = ZoneInfo(settings.zone)
+    now, clock = datetime.fromtimestamp(at, zone), time.fromisoformat(settings.at)
+    day = now.date() + timedelta(days=now.time() >= clock)
+    return datetime.combine(day, clock, zone).timestamp()

@@ -50,6 +50,7 @@ _NOTIFICATIONS = (
         status TEXT NOT NULL, tries INTEGER NOT NULL, may_repeat INTEGER NOT NULL, ended REAL, reference TEXT NOT NULL,
         answer TEXT NOT NULL)""",
     "CREATE INDEX deliveries_waiting ON deliveries (channel, id, due) WHERE status = 'waiting'",
+    "CREATE INDEX deliveries_collected ON deliveries (due) WHERE status = 'collected'",
     "CREATE INDEX deliveries_sending ON deliveries (channel) WHERE status = 'sending'",
     "CREATE INDEX deliveries_due ON deliveries (due) WHERE status = 'waiting'",
     "CREATE INDEX deliveries_things ON deliveries (channel, thing, id)",

@@ -301,9 +301,9 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
     settings = value.get("notifications", {})
     channels, sources = settings.get("channels", {}), [source["name"] for source in value["sources"]]
     heartbeat = settings.get("heartbeat")
-    if heartbeat is not None and ("url" in heartbeat) == ("urlFile" in heartbeat):
-        message = "the heartbeat has either a `url` or a `urlFile`"
-        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "keep one of them")
+    if heartbeat is not None and not {"url", "urlFile"} & heartbeat.keys():
+        message = "the heartbeat has no `url`, and no `urlFile`"
+        yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "add one of them")
     for name, channel in channels.items():
         webhook = channel.get("webhook")
         if len(channel) != 1:
@@ -323,11 +323,8 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
             message = f"two rules are named `{rule['name']}`"
             yield SettingsFault("notifications", message, at, "give each a name of its own")
         seen.add(rule["name"])
-        zone = rule.get("quietHours", {}).get("zone", "UTC")
-        if not _is_time_zone(zone):
-            at = ("notifications", "rules", number, "quietHours", "zone")
-            message = f"this host knows no time zone `{zone}`"
-            yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
+        for member in ("quietHours", "digest"):
+            yield from _unknown_zones(number, rule.get(member, {}), member)
         for member, names in (("channels", list(channels)), ("sources", sources)):
             yield from _unknown_names(number, rule, member, names)
 
@@ -357,6 +354,15 @@ def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[s
             message = f"there is no {member.removesuffix('s')} `{name}`"
             at: Pointer = ("notifications", "rules", number, member, position)
             yield SettingsFault("notifications", message, at, f"name one of: {', '.join(names)}")
+
+
+def _unknown_zones(number: int, settings: dict[str, Any], member: str) -> Iterator[SettingsFault]:
+    """The time zone in the ``member`` of a rule of notifications, if this host does not know it."""
+    zone = settings.get("zone", "UTC")
+    if not _is_time_zone(zone):
+        at: Pointer = ("notifications", "rules", number, member, "zone")
+        message = f"this host knows no time zone `{zone}`"
+        yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
 
 
 def _is_time_zone(name: str) -> bool:

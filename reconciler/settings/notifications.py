@@ -46,12 +46,20 @@ class QuietHoursSettings(msgspec.Struct, frozen=True, rename="camel"):
     zone: str = "UTC"
 
 
+class DigestSettings(msgspec.Struct, frozen=True):
+    """All messages of a day are one, which is sent ``at`` a time of day such as 08:00 in the time zone ``zone``."""
+
+    at: str
+    zone: str = "UTC"
+
+
 class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Which messages go to which ``channels``; times in seconds.
 
     ``events`` are what they are about, ``states`` how that stands. Empty ``sources``, ``gvcs`` and ``tags`` mean all.
-    In ``quiet_hours``, messages wait for their end. Troubles of the first ``wait`` seconds are one message, and so are
-    those of each ``interval`` after it. What is still wrong is sent again after ``repeat``; 0: never.
+    In ``quiet_hours``, messages wait for their end; with a ``digest``, for its time. Troubles of the first ``wait``
+    seconds are one message, and so are those of each ``interval`` after it. What is still wrong is sent again after
+    ``repeat``; 0: never.
     """
 
     name: str
@@ -62,6 +70,7 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     gvcs: tuple[str, ...] = ()
     tags: dict[str, str] = {}
     quiet_hours: QuietHoursSettings | None = None
+    digest: DigestSettings | None = None
     wait: float = 30.0
     interval: float = 300.0
     repeat: float = 0.0

@@ -132,6 +132,8 @@ def ready(sandbox: DaemonSandbox, daemon: DaemonProcess) -> None:
         ["get", "secret", "none"],
         ["events", "secret/db", "-o", "json"],
         ["snapshots"],
+        ["notify", "list"],
+        ["notifications", "-o", "json"],
         ["snapshots", "workload/shop/web"],
         ["snapshots", "--deleted", "-o", "json"],
         ["top", "-o", "json"],

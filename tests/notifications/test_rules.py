@@ -8,9 +8,11 @@ from datetime import datetime
 import msgspec
 import pytest
 
-from reconciler.notifications.rules import end_quiet_hours, gvc_of
+from reconciler.notifications.outbox import decode_message
+from reconciler.notifications.rules import end_quiet_hours, gvc_of, next_digest
 from reconciler.reasons import Reason
-from reconciler.settings.notifications import QuietHoursSettings
+from reconciler.records.notifications.deliveries import DeliveryStatus
+from reconciler.settings.notifications import DigestSettings, QuietHoursSettings
 from tests.notifications.harness import Post, notify, rule
 from tests.records.samples import record
 
@@ -71,6 +73,36 @@ def test_a_rule_for_tags_has_what_is_about_resources_with_them(make_post: MakePo
     post.collect(after=60)
     assert [message.commit[:1] for message in post.messages()] == ["b", ""]
     assert post.titles()[1:] == ["workload/shop/api is unhealthy"]
+
+
+def test_a_digest_is_one_message_a_day(make_post: MakePost) -> None:
+    digest = DigestSettings("08:00")
+    post = make_post(notify(rule("daily", digest=digest, states=("success", "failure", "recovery"))))
+    post.delivers = True
+    for hour in range(48):
+        for outcome in ("running", "failed", "applied") if hour in (1, 2, 30) else ():
+            post.run(outcome, f"{hour:040}", failed="x" * (outcome == "failed"))
+            post.collect()
+        post.collect(after=3600)
+    sent = [one for one in post.records.deliveries.list() if one.status is DeliveryStatus.SENT]
+    assert [(one.thing.split("/")[0], one.ended) for one in reversed(sent)] == [
+        ("digest", to_seconds("2026-01-01T08:00:00+00:00")),
+        ("digest", to_seconds("2026-01-02T08:00:00+00:00")),
+    ]
+    first = decode_message(sent[1])
+    assert first.title == "2 messages since the last digest of daily"
+    assert first.lines == (
+        "2026-01-01T01:00:00Z main: 000000000000 is applied; all is well again",
+        "2026-01-01T02:00:00Z main: 000000000000 is applied; all is well again",
+    )
+    parts = [one for one in post.records.deliveries.list() if one.status is DeliveryStatus.DIGESTED]
+    assert {one.answer for one in parts} == {f"part of the message {one.id}" for one in sent}
+
+
+def test_a_digest_has_the_hour_of_its_time_zone() -> None:
+    berlin = DigestSettings("08:00", "Europe/Berlin")
+    assert next_digest(berlin, to_seconds("2026-03-28T08:00:00+01:00")) == to_seconds("2026-03-29T08:00:00+02:00")
+    assert next_digest(berlin, to_seconds("2026-03-28T07:59:00+01:00")) == to_seconds("2026-03-28T08:00:00+01:00")
 
 
 @pytest.mark.parametrize(

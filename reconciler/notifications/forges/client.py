@@ -64,8 +64,18 @@ class Pace:
     """When the next request to a forge may leave, in monotonic seconds, and until when the forge takes none."""
 
     def __init__(self) -> None:
-        self.next = 0.0
+        self._next = 0.0
         self.closed_until = 0.0
+
+    def take_turn(self, now: float, pause: float) -> float:
+        """Take the next turn, ``pause`` after the former one; returns the seconds until it."""
+        turn = max(now, self._next)
+        self._next = turn + pause
+        return turn - now
+
+    def close_until(self, until: float) -> None:
+        """Let no request leave before ``until``."""
+        self.closed_until = max(self.closed_until, until)
 
 
 PACES: dict[str, Pace] = {}
@@ -166,7 +176,7 @@ class ForgeClient:
         limited = status == 403 and ("retry-after" in answer.headers or _is_exhausted(answer.headers))
         if status in _LATER or status >= 500 or limited:
             if wait is not None and (status in _LATER or limited):
-                self._pace.closed_until = max(self._pace.closed_until, self.clock.monotonic() + wait)
+                self._pace.close_until(self.clock.monotonic() + wait)
             return SendFailed(text, retry_after=wait)
         advice = f" ({_ADVICE[status]})" if status in _ADVICE else ""
         return ForgeRefusal(f"{text}{advice}", status)
@@ -196,7 +206,7 @@ class ForgeClient:
                             raise AnswerTooLarge(f"{self.host} answers with more than {MOST_BYTES} bytes", reached=True)
                     got = {name.lower(): value for name, value in response.headers.items()}
                     if response.status_code < 400 and _is_exhausted(got):
-                        self._pace.closed_until = self.clock.monotonic() + (_read_wait(got, self.clock.now()) or 0.0)
+                        self._pace.close_until(self.clock.monotonic() + (_read_wait(got, self.clock.now()) or 0.0))
                     return ForgeAnswer(response.status_code, got, bytes(raw))
 
     async def _wait_for_turn(self) -> None:
@@ -205,9 +215,7 @@ class ForgeClient:
         closed = self._pace.closed_until - now
         if closed > 0:
             raise SendFailed(f"{self.host} takes no requests for {closed:.0f} s, as it said", retry_after=closed)
-        turn = max(now, self._pace.next)
-        self._pace.next = turn + self._pause
-        await asyncio.sleep(turn - now)
+        await asyncio.sleep(self._pace.take_turn(now, self._pause))
 
     def _open(self) -> httpx2.AsyncClient:
         if self._client is None:

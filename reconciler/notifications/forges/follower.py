@@ -111,8 +111,8 @@ class PullFollower:
         """Show the plan of ``pull``. What is about it alone, such as a lock, stops no other."""
         try:
             await self._show_plan(pull, facts)
-        except (ForgeRefusal, AnswerTooLarge) as refusal:
-            if isinstance(refusal, ForgeRefusal) and refusal.status == UNAUTHORIZED:
+        except SendError as refusal:
+            if not _is_about_one(refusal):
                 raise
             followed = self._pulls.get(pull.number)
             log().warning("pull_requests", source=self._of.source.name, number=pull.number, message=str(refusal))
@@ -213,3 +213,10 @@ class PullFollower:
             is_done = message is not None and message.state is State.SUCCESS
             if is_done or self._clock.now() - followed.merged_at > KEEP_SECONDS:
                 self._pulls.remove(followed.number)
+
+
+def _is_about_one(error: SendError) -> bool:
+    """Whether ``error`` may be about one pull request alone."""
+    if isinstance(error, ForgeRefusal):
+        return error.status != UNAUTHORIZED
+    return isinstance(error, AnswerTooLarge)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +18,8 @@ from reconciler.notifications.message import State
 
 _PAGE = 100
 _MOST = 300
+_LAST = 20
+"""Deployments among which that of a commit is searched."""
 _DESCRIPTION = _LINK = 255
 _STATES = {
     State.PENDING: "pending",
@@ -30,6 +34,11 @@ _AGAIN = "Cannot transition status"
 
 class _Named(msgspec.Struct):
     id: int
+
+
+class _Deployment(msgspec.Struct):
+    id: int
+    sha: str = ""
 
 
 class _Note(msgspec.Struct):
@@ -75,11 +84,8 @@ class GitLab:
             "ref": report.branch or self._branch,
         }
         fields |= {"target_url": report.link} if 0 < len(report.link) <= _LINK else {}
-        try:
+        with _pass_over_repetition():
             await self._client.send("POST", f"{self._path}/statuses/{report.commit}", _Named, self._login, fields)
-        except ForgeRefusal as refusal:
-            if refusal.status != 400 or _AGAIN not in str(refusal):
-                raise
         if report.environment:
             ids = ids.with_id("deployment", await self._deploy(report, ids.get("deployment")))
         return str(ids)
@@ -123,15 +129,32 @@ class GitLab:
             return comment
         return str((await self._client.send("POST", path, _Named, self._login, {"body": body})).id)
 
+    async def _set_deployment(self, deployment: str, status: str) -> None:
+        path = f"{self._path}/deployments/{deployment}"
+        with _pass_over_repetition():
+            await self._client.send("PUT", path, _Named, self._login, {"status": status})
+
     async def _deploy(self, report: CommitReport, deployment: str) -> str:
         """Set the state of the deployment of ``report``, which is made when the commit runs; returns its id."""
         path = f"{self._path}/deployments"
         status = _STATES[report.state]
         if deployment:
-            await self._client.send("PUT", f"{path}/{deployment}", _Named, self._login, {"status": status})
+            await self._set_deployment(deployment, status)
             return deployment
         if report.state in (State.PENDING, State.SUPERSEDED):
             return ""
+        # An answer may have been lost.
+        query: dict[str, str | int] = {
+            "environment": report.environment,
+            "order_by": "id",
+            "sort": "desc",
+            "per_page": _LAST,
+        }
+        last = await self._client.get(path, list[_Deployment], self._login, **query)
+        own = [one for one in last if one.sha == report.commit]
+        if own:
+            await self._set_deployment(str(own[0].id), status)
+            return str(own[0].id)
         fields = {
             "environment": report.environment,
             "sha": report.commit,
@@ -140,6 +163,16 @@ class GitLab:
             "status": status,
         }
         return str((await self._client.send("POST", path, _Named, self._login, fields)).id)
+
+
+@contextmanager
+def _pass_over_repetition() -> Iterator[None]:
+    """Let GitLab refuse a state that something has already, or is beyond."""
+    try:
+        yield
+    except ForgeRefusal as refusal:
+        if refusal.status != 400 or _AGAIN not in str(refusal):
+            raise
 
 
 def _convert_merge(merge: _Merge) -> PullRequest:

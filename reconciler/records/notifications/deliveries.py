@@ -26,13 +26,15 @@ _COLUMNS = (
 
 
 class DeliveryStatus(StrEnum):
-    """How far a delivery is; the last four are ends."""
+    """How far a delivery is; the last five are ends. What is collected becomes part of a digest, when that is due."""
 
+    COLLECTED = "collected"
     WAITING = "waiting"
     SENDING = "sending"
     SENT = "sent"
     REFUSED = "refused"
     EXPIRED = "expired"
+    DIGESTED = "digested"
     MUTED = "muted"
 
 
@@ -88,7 +90,7 @@ class Deliveries:
     def replace_waiting(self, delivery: Delivery) -> None:
         """Replace the content of a delivery that still waits."""
         sql = """UPDATE deliveries SET state = ?, sequence = ?, fingerprint = ?, message = ?
-            WHERE id = ? AND status = 'waiting'"""
+            WHERE id = ? AND status IN ('collected', 'waiting')"""
         content = (delivery.state, delivery.sequence, delivery.fingerprint, delivery.message)
         self._db.write(sql, (*content, delivery.id))
 
@@ -117,10 +119,15 @@ class Deliveries:
         """The first delivery to ``channel`` that is due at ``now``."""
         return self._one("WHERE channel = ? AND status = 'waiting' AND due <= ? ORDER BY id LIMIT 1", (channel, now))
 
+    def list_collected(self, now: float) -> Sequence[Delivery]:
+        """What is part of a digest that is due at ``now``, in order."""
+        return self._all("WHERE status = 'collected' AND due <= ? ORDER BY id", (now,))
+
     def next_due(self) -> float | None:
-        """When the next delivery is due, None if none waits."""
-        due: float | None = self._db.value("SELECT min(due) FROM deliveries WHERE status = 'waiting'")
-        return due
+        """When the next delivery or digest is due, None if none waits."""
+        sql = "SELECT min(due) FROM deliveries WHERE status = ?"
+        times = (self._db.value(sql, (status,)) for status in ("waiting", "collected"))
+        return min((due for due in times if due is not None), default=None)
 
     def begin(self, number: int) -> None:
         """Record that the delivery is being sent, before that begins."""
@@ -146,7 +153,7 @@ class Deliveries:
     def drop_channels(self, channels: Sequence[str], at: float) -> None:
         """End what waits for a channel that is none of ``channels``: the settings have it no longer."""
         sql = """UPDATE deliveries SET status = 'expired', ended = ?, answer = 'the settings have no such channel'
-            WHERE status IN ('waiting', 'sending') AND channel NOT IN (SELECT value FROM json_each(?))"""
+            WHERE status IN ('collected', 'waiting', 'sending') AND channel NOT IN (SELECT value FROM json_each(?))"""
         self._db.write(sql, (at, msgspec.json.encode(list(channels)).decode()))
 
     def list(self, limit: int = 100) -> Sequence[Delivery]:
@@ -225,4 +232,4 @@ class Notices:
             self._db.write("DELETE FROM meta WHERE name = ?", (CURSOR,))
             for table in ("notices", "troubles", "trouble_groups"):
                 self._db.write(f"DELETE FROM {table}")
-            self._db.write("DELETE FROM deliveries WHERE status IN ('waiting', 'sending')")
+            self._db.write("DELETE FROM deliveries WHERE status IN ('collected', 'waiting', 'sending')")

@@ -67,6 +67,8 @@ class StubForge:
         self.closed: dict[int, dict[str, Any]] = {}
         self.refuse: Callable[[Request], Failure | None] = lambda _request: None
         """What happens to a request instead of an answer."""
+        self.lost: set[int] = set()
+        """Numbers of requests, from 1, that are carried out, and whose answers do not arrive."""
         self.issued_tokens = 0
         self.secrets = {TOKEN}
         self._next = 100
@@ -129,7 +131,7 @@ class StubForge:
         if "check-runs" in path:
             return self._check_run(method, names, body)
         if "deployments" in path:
-            return self._deployment(method, path, names, body)
+            return self._deployment(method, path, names, request)
         if "comments" in path or path.endswith(("/notes", "/notes/{note_id}")):
             return self._comment(method, names, request)
         if path.rpartition("/")[2] in ("pulls", "merge_requests", "pullrequests"):
@@ -154,9 +156,11 @@ class StubForge:
         run.update(body)
         return 200, run
 
-    def _deployment(self, method: str, path: str, names: dict[str, str], body: Any) -> tuple[int, Any]:
+    def _deployment(self, method: str, path: str, names: dict[str, str], request: Request) -> tuple[int, Any]:
+        body, query = request.body, request.query
         if method == "GET":
-            return 200, []
+            listed = [{**one, "status": one["states"][-1]} for one in self.deployments.values()]
+            return 200, [one for one in listed if "sha" not in query or one["ref"] == query["sha"]]
         if path.endswith("/deployments"):
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made
@@ -263,6 +267,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(401, {}, b'{"message": "Bad credentials"}')
             return
         status, answer = stub.answer(request)
+        if len(stub.requests) in stub.lost:
+            self.close_connection = True
+            return
         self._reply(status, {}, json.dumps(answer).encode())
 
     def _fail(self, failure: Failure) -> None:

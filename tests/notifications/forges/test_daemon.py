@@ -13,6 +13,7 @@ import pytest
 from tests.notifications.forges.gitea import Gitea, find_program, push_branch, run_gitea
 from tests.notifications.forges.stub_forge import TOKEN, Failure, StubForge, make_pull, run_stub
 from tests.support.git import GitRepo
+from tests.support.programs import skip_unless
 from tests.support.sandbox import GVC, DaemonSandbox, eventually, workload
 
 FILES = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload("api")}
@@ -103,7 +104,7 @@ def test_a_daemon_without_the_setting_imports_no_client_of_forges(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_program() is None, reason="Gitea is not built: python -m tests.notifications.forges.gitea")
+@skip_unless(find_program() is not None, "Gitea is not built: python -m tests.notifications.forges.gitea")
 def test_a_real_gitea_shows_all_of_it(tmp_path: Path) -> None:
     with run_gitea(tmp_path / "gitea") as gitea:
         gitea.call("POST", "/orgs", {"username": "acme"})

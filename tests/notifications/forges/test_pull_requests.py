@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 
@@ -266,6 +267,24 @@ async def test_the_same_comment_is_changed_after_a_crash(shop: PipelineHarness, 
         await scene.follower.update_comments()
         assert len(stub.comments[5]) == written == 1
         assert "workload/shop/other" in scene.body(5)
+        await scene.set.close()
+
+
+@pytest.mark.parametrize("lost", range(1, 7))
+@pytest.mark.parametrize("kind", ["gitea", "github", "gitlab", "bitbucket"])
+async def test_a_lost_answer_and_a_crash_never_make_a_second_comment(
+    kind: str, lost: int, shop: PipelineHarness, tmp_path: Path
+) -> None:
+    with run_stub(kind) as stub:
+        scene = Scene(stub, shop, tmp_path)
+        scene.push(5)
+        stub.lost = {lost}
+        for _ in range(3):
+            with contextlib.suppress(SendFailed):
+                await scene.follower.update_comments()
+            scene.restart()
+        assert len(stub.comments[5]) == 1
+        assert "1 to create" in scene.body(5)
         await scene.set.close()
 
 

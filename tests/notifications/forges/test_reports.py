@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.notifications.channel import SendFailed
 from reconciler.notifications.forges.channel import ForgeChannel
 from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 from reconciler.notifications.message import EventType, State
@@ -136,6 +138,23 @@ async def test_a_check_run_of_an_app_is_changed_in_place_even_after_a_crash(tmp_
         assert stub.issued_tokens == 2
         [asked] = [call for call in stub.requests[:5] if call.path.endswith("/access_tokens")]
         assert asked.body == {"repositories": ["shop"], "permissions": {"checks": "write"}}
+        assert not stub.faults
+
+
+@pytest.mark.parametrize("lost", range(1, 9))
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+async def test_a_lost_answer_never_makes_a_second_check_run_or_deployment(kind: str, lost: int, tmp_path: Path) -> None:
+    with run_stub(kind) as stub:
+        settings = make_settings(kind, stub.url, tmp_path, app=kind == "github", environment="production")
+        stub.lost = {lost}
+        for sequence, state in enumerate((State.RUNNING, State.RUNNING, State.SUCCESS, State.SUCCESS), 1):
+            channel = ForgeChannel(make_set(settings))
+            with contextlib.suppress(SendFailed):
+                await channel.send(make_message(state, sequence=sequence), "")
+            await channel.close()
+        [deployment] = stub.deployments.values()
+        assert [run["conclusion"] for run in stub.check_runs.values()] == ["success"] * (kind == "github")
+        assert deployment["states"][-1] == "success"
         assert not stub.faults
 
 

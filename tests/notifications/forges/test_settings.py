@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from reconciler.clock import SystemClock
 from reconciler.notifications.forges.registry import ForgeSet
 from reconciler.notifications.message import EventType, State
 from reconciler.notifications.rules import Rules, Subject
+from reconciler.records.notifications.deliveries import DeliveryStatus
 from reconciler.settings import SettingsError, load_settings
 from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import NotificationSettings
+from tests.notifications.harness import NEXT, Post
 
 PAGE = (Path(__file__).parents[3] / "docs" / "forges.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(notifications:.*?)```", PAGE, re.DOTALL)
@@ -57,6 +60,20 @@ def test_a_fault_of_a_forge_is_named_at_its_place(forges: str, words: str, tmp_p
         load_settings(file)
     assert words in str(raised.value)
     assert "settings.yaml:6:" in str(raised.value)
+
+
+def test_a_mute_leaves_no_commit_running_at_a_forge(make_post: Callable[..., Post]) -> None:
+    post = make_post(NotificationSettings(forges={"git": ForgeSettings()}))
+    post.run("running")
+    post.collector.collect()
+    post.records.mutes.put("all", "the database moves", "ada", post.clock.now() + 60)
+    post.run("applied")
+    post.collector.collect()
+    assert post.mine.deliveries.list(10)[0].status is DeliveryStatus.WAITING
+    post.records.mutes.put("rule/git", "the forge moves", "ada", post.clock.now() + 60)
+    post.run("applied", NEXT)
+    post.collector.collect()
+    assert post.mine.deliveries.list(10)[0].status is DeliveryStatus.MUTED
 
 
 def test_a_forge_is_shown_all_that_happens_to_a_commit_and_nothing_else() -> None:
