@@ -5,11 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.documents.reader import parse_documents
+from reconciler.documents.types import Document
 from reconciler.errors import RefusedError
 from reconciler.model.key import KINDS
 from reconciler.printable import escape_text
@@ -155,14 +156,14 @@ class _Keys(NamedTuple):
     kinds: frozenset[str]
 
 
-def form_of(path: str, raw: bytes) -> Form:
-    """What the file at ``path`` is; no content makes it raise."""
+def form_of(path: str, raw: bytes, documents: Sequence[Document] | None = None) -> Form:
+    """What the file at ``path`` is; no content makes it raise. ``documents`` are those of it, if it was read before."""
     name = posixpath.basename(path)
     if raw.startswith(_LFS):
         return Form.LFS
     if is_unit(path):
         return Form.TIMER if path.endswith(".timer") else Form.QUADLET
-    keys = _collect_keys(raw)
+    keys = _collect_keys(raw, documents)
     if not keys.kinds.isdisjoint(_OURS):
         return _of_kinds(keys)  # whatever its name is
     if named := _of_name(name):
@@ -301,9 +302,10 @@ PROJECTS = frozenset({Form.COMPOSE, Form.UNKNOWN})
 """What `platform stack` takes."""
 
 
-def _collect_keys(raw: bytes) -> _Keys:
+def _collect_keys(raw: bytes, documents: Sequence[Document] | None) -> _Keys:
     if raw.lstrip()[:1] in (b"{", b"[") and len(raw) <= _MOST_BYTES:
-        values = [document.value for document in parse_documents(raw).documents if isinstance(document.value, dict)]
+        documents = parse_documents(raw).documents if documents is None else documents
+        values = [document.value for document in documents if isinstance(document.value, dict)]
         names = frozenset(str(name) for value in values for name in value)
         return _Keys(names, frozenset(str(value["kind"]) for value in values if isinstance(value.get("kind"), str)))
     names = frozenset(value.decode() for value in _KEY.findall(raw))

@@ -49,8 +49,11 @@ def visible_lines(raw: bytes) -> list[str | None]:
     shown: list[str | None] = []
     for document in _split_documents(lines_of(raw)):
         head = list(_list_head_lines(document))
-        is_open = _can_show_document(head, document[len(head) :]) or _opens_in_flow(document)
-        shown += document if is_open else _show_torn(document)
+        rest = document[len(head) :]
+        if _can_show_document(head, rest) or (rest and _opens_in_flow(document)):
+            shown += document
+        else:
+            shown += _show_torn(document) if rest else head
     return shown
 
 

@@ -118,6 +118,9 @@ class SupportsLifecycle(Protocol):
     def refresh(self) -> None:
         """Reload records without a location: GVCs, locations and secrets may have changed."""
 
+    async def wait_refreshed(self) -> None:
+        """Return when what runs is being changed by the last ``refresh``, or cannot be, or that takes too long."""
+
     def news(self) -> list[EngineEvent]:
         """The events since the last call, oldest first."""
 

@@ -227,7 +227,7 @@ def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) ->
         keys = {f"{manifest.kind}/{manifest.name}" for manifest in manifests}
         keys |= {_without_gvc(entry.key) for entry in broken}
         broken.extend(_guess_broken_documents(raw, reading, dialect, keys))
-    faults = _name_foreign_file(raw, faults) if faults and not manifests else faults
+    faults = _name_foreign_file(raw, reading, faults) if faults and not manifests else faults
     faults += [_owned_notice(locator, owned)] if owned else []
     unused: tuple[UnusedComment, ...] = ()
     # JSON has no comments; what looks like one is a part of a text.
@@ -239,9 +239,9 @@ def _decode_documents(raw: bytes, reading: Reading, dialect: ManifestContext) ->
     return Decoded(tuple(manifests), tuple(faults), len(reading.documents), tuple(broken), unused)
 
 
-def _name_foreign_file(raw: bytes, faults: list[Fault]) -> list[Fault]:
+def _name_foreign_file(raw: bytes, reading: Reading, faults: list[Fault]) -> list[Fault]:
     """One fault that names what the file is; ``faults`` if it may be meant as manifests."""
-    words = describe_form(form_of("", raw))
+    words = describe_form(form_of("", raw, reading.documents))
     if words is None:
         return faults
     first = min(faults, key=lambda fault: (fault.line, fault.column))

@@ -205,6 +205,7 @@ class Runner:
         if REASON_ADOPTED in reason.split(","):
             self.states[name] = self.states[name].with_all_pending()
         if (suspended := self._report_suspended(name)) is not None:
+            self.records.runs.end_interrupted(name)
             return suspended
         prepared = await asyncio.to_thread(self._read, name, reason)
         self.states[name] = prepared.state
@@ -215,31 +216,38 @@ class Runner:
         accepted = self.secret_filler.accept if self._runs_containers else None
         changed = not prepared.loaded.change_set.is_empty()
         execution = pipeline.execute(
-            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted
+            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted, self._settle
         )
         # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
-        ended, self.states[name] = await execution
+        ended, self.states[name], health_changed = await execution
         ended = report.with_commit(ended, prepared.revision)
-        steps = prepared.plan.steps if prepared.plan is not None else ()
-        await self._observe_steps(steps)
-        if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
-            self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
-            self.refresh_engines()
+        if health_changed:
+            self.sources_to_requeue.update(self.sources_to_repoll())
         self.conditions.after_run(name, prepared, ended, reason)
         self._requeue_dependents(name, prepared.plan, ended, changed=changed)
         return ended
 
-    async def _observe_steps(self, steps: Sequence[Step]) -> None:
-        """Observe what ``steps`` changed where an engine watches: its ``perform`` returns no full state."""
+    async def _settle(self, steps: Sequence[Step]) -> bool:
+        """Bring what ``steps`` changed to the workloads that use it, and observe these: before, they look as they were.
+
+        Returns whether the health of anything changed. Raises RecordsError.
+        """
         monitor = self.drift_monitor
-        places = {step.location for step in steps if isinstance(monitor.engines.get(step.location), SupportsWatch)}
-        for place in places:
+        watched = {place for place, engine in monitor.engines.items() if isinstance(engine, SupportsWatch)}
+        noticed = {step.location for step in steps if step.location in watched}
+        for place in noticed:
             monitor.notice(place, frozenset(step.key for step in steps if step.location == place))
-        if places:
+        if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
+            self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
+            self.refresh_engines()
+            await asyncio.gather(*(engine.wait_refreshed() for engine in self._lifecycle_engines))
+            for place in watched:
+                monitor.notice(place, frozenset())
+            noticed = watched
+        if noticed:
             await monitor.check_noticed()
-            if monitor.health_changed:
-                self.sources_to_requeue.update(self.sources_to_repoll())
+        return bool(noticed) and monitor.health_changed
 
     def _requeue_dependents(self, name: str, plan: Plan | None, ended: Report, *, changed: bool) -> None:
         """Requeue other sources that the run of ``name`` may affect; ``changed``: its revision changed resources.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +30,7 @@ from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
 from reconciler.pipeline.timeline import record_timeline
 from reconciler.planning.inputs import PlannerInput
-from reconciler.planning.plan import Action, Plan
+from reconciler.planning.plan import Action, Plan, Step
 from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
@@ -49,13 +49,16 @@ CACHE_SWEEP_EVERY_RUNS = 1000
 
 Accepted = Callable[[ChangeSet], None]
 """Called, in a thread, with the change set of a newly accepted revision."""
+Settle = Callable[[Sequence[Step]], Awaitable[bool]]
+"""Observes what the steps of a plan changed; returns whether the health of anything changed."""
 
 
 class RunResult(NamedTuple):
-    """The report of a run, and the state of its source after it."""
+    """The report of a run, and the state of its source after it; whether the health of any resource changed."""
 
     report: Report
     state: SourceState
+    health_changed: bool = False
 
 
 class SourcePipeline:
@@ -245,8 +248,9 @@ class SourcePipeline:
         reason: str,
         preempted: Callable[[], bool],
         accepted: Accepted | None = None,
+        settle: Settle | None = None,
     ) -> RunResult:
-        """Accept ``prepared`` and execute its plan. Raises RecordsError.
+        """Accept ``prepared``, execute its plan, and ``settle`` its steps. Raises RecordsError.
 
         Drops the change set of ``prepared`` before the first step. Its memory becomes free only if the caller does not
         hold it either.
@@ -255,6 +259,7 @@ class SourcePipeline:
 
         revision = str(prepared.revision)
         plan = prepared.plan
+        self.records.runs.end_interrupted(self.name)
         if plan is None:
             refused = report.make_refused_report(self.name, revision, prepared.findings)
             return RunResult(refused, msgspec.structs.replace(prepared.state, crashes=CrashBackoff()))
@@ -264,7 +269,17 @@ class SourcePipeline:
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.retained:
             self._record_results(run, plan, outcomes, ended)
-        return RunResult(ended, prepared.state.after_steps(plan, outcomes))
+        health_changed = await settle(plan.steps) if settle is not None else False
+        if run:
+            self._finish_run(run, plan, ended)
+        return RunResult(ended, prepared.state.after_steps(plan, outcomes), health_changed)
+
+    def _finish_run(self, run: int, plan: Plan, ended: Report) -> None:
+        with self.records.repeatable():
+            self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+            record_timeline(self.records, run)
+            if not ended.steps:
+                self.records.runs.fold(run)
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only a consumed approval must survive a power failure; the next run writes the rest again.
@@ -272,11 +287,6 @@ class SourcePipeline:
             news = waiting.save_wait_reasons(self.records, outcomes, plan.retained)
             self.records.status_queue.add_many(self.name, news)
             record_healed(self.records, plan, outcomes, run, self.clock.expiry())
-            if run:
-                self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
-                record_timeline(self.records, run)
-                if not ended.steps:
-                    self.records.runs.fold(run)
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
                 self.records.secret_data.sweep()

@@ -71,7 +71,7 @@ def summarize_status(
 
     ``now`` is the time. Resources are those that the ``audience`` sees. Raises NotFoundError and UsageError.
     """
-    opened = [_open_source(settings, source, records, now) for source in settings.sources]
+    opened = [_open_source(settings, source, records, now, daemon_runs) for source in settings.sources]
     commit = _find_commit(opened, target) if _COMMIT.fullmatch(target) else None
     name = commit.source if commit is not None else ""
     key = None
@@ -98,7 +98,9 @@ def summarize_status(
     )
 
 
-def _open_source(settings: Settings, source: SourceSettings, records: Records, now: float) -> _OpenSource:
+def _open_source(
+    settings: Settings, source: SourceSettings, records: Records, now: float, daemon_runs: bool
+) -> _OpenSource:
     opened, newest, unreadable = None, None, ""
     try:
         opened = open_source(source, settings.state)
@@ -110,7 +112,9 @@ def _open_source(settings: Settings, source: SourceSettings, records: Records, n
     refusals = {
         digest.rpartition("/")[2]: str(refusal) for digest, refusal in records.approvals.refusals(source.name).items()
     }
-    return _OpenSource(opened, SourceSummary(status, source.url, newest, unreadable, approvals, refusals))
+    last = records.runs.last(source.name) if daemon_runs else None
+    is_running = last is not None and last.finished is None
+    return _OpenSource(opened, SourceSummary(status, source.url, newest, unreadable, approvals, refusals, is_running))
 
 
 def _find_target(settings: Settings, records: Records, target: str) -> Key | str:
@@ -143,8 +147,9 @@ def _judge_commit(source: Source, summary: SourceSummary, commit: str) -> Commit
     status, short = summary.status, commit[:12]
     applied = status.applied.commit if status.applied is not None else ""
     if applied and source.repository.contains(applied, commit):
+        done = "is being applied" if summary.is_running else "is applied"
         later = "" if applied == commit else f", which the applied {applied[:12]} contains"
-        return CommitStatus(commit, status.name, _judge_applied(summary, applied), f"{short} is applied{later}")
+        return CommitStatus(commit, status.name, _judge_applied(summary), f"{short} {done}{later}")
     if status.refused is not None and status.refused.commit == commit:
         return CommitStatus(commit, status.name, Outlook.FAILING, f"{short} is refused: {status.refused.message}")
     if summary.newest is None or not source.repository.contains(summary.newest.commit, commit):
@@ -155,14 +160,16 @@ def _judge_commit(source: Source, summary: SourceSummary, commit: str) -> Commit
     return CommitStatus(commit, status.name, outlook, f"{short} is not applied yet")
 
 
-def _judge_applied(summary: SourceSummary, applied: str) -> Outlook:
+def _judge_applied(summary: SourceSummary) -> Outlook:
     """The outlook of what is applied; a newer commit that is refused does not make it worse."""
     ready = summary.status.conditions.get(ConditionType.READY)
     if summary.approvals or summary.refusals:
         return Outlook.WAITING
+    if summary.is_running:
+        return Outlook.PROGRESSING
     if ready is None or ready.status or summary.status.trouble is not None or not summary.is_current:
         return Outlook.WELL
-    return summary.outlook if applied else Outlook.PROGRESSING
+    return summary.outlook
 
 
 def _list_unready_keys(records: Records, source: str) -> list[Key]:

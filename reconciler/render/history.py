@@ -13,7 +13,14 @@ from reconciler.render.layout import paint_text, strip_control, table_text
 from reconciler.render.style import TextStyle
 from reconciler.times import format_iso_time
 
-_COLOURS = {"applied": "green", "failed": "red", "refused": "red", "unreadable": "red", "waiting": "yellow"}
+_COLOURS = {
+    "applied": "green",
+    "failed": "red",
+    "refused": "red",
+    "unreadable": "red",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+}
 
 
 def run_line(run: Run, colour: bool) -> str:

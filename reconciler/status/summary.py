@@ -44,7 +44,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
     """A source: its status, the newest commit that is here, and the digests of what waits for an approval.
 
     ``newest`` is None if the repository cannot be read; ``unreadable`` has the reason. ``refusals`` are sentences about
-    what waits and is refused, by digest.
+    what waits and is refused, by digest. ``is_running``: a daemon is in the middle of a run of it.
     """
 
     status: SourceStatus
@@ -53,6 +53,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
     unreadable: str
     approvals: Sequence[str]
     refusals: Mapping[str, str] = {}
+    is_running: bool = False
 
     @property
     def is_current(self) -> bool:
@@ -68,7 +69,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
             return Outlook.FAILING
         if self.approvals or self.refusals or self.status.pin is not None or self.status.suspension is not None:
             return Outlook.WAITING
-        if not self.is_current or ready is None:
+        if self.is_running or not self.is_current or ready is None:
             return Outlook.PROGRESSING
         if ready.status:
             return Outlook.WELL

@@ -142,7 +142,26 @@ def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSan
         assert len(shop.replicas("web")) == 3
         shop.repo.commit({"shop/web.yaml": served(env={"GREETING": "fixed"})})
         wait(lambda: shop.healthy() and shop.greetings("web") == {"fixed"})
-        assert len(shop.programs()) == 2
+        wait(lambda: len(shop.programs()) == 2, "the other replicas end")
+
+
+def test_a_commit_is_live_once_only_replicas_with_it_answer(tmp_path: Path) -> None:
+    def describe_gvc(greeting: str) -> str:
+        spec = {
+            "staticPlacement": {"locationLinks": ["//location/here"]},
+            "env": [{"name": "GREETING", "value": greeting}],
+        }
+        return json.dumps({"kind": "gvc", "name": "shop", "spec": spec})
+
+    slow = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "initialDelaySeconds": 2}
+    files = {"shop/gvc.yaml": describe_gvc("old"), "shop/web.yaml": served(inheritEnv=True, readinessProbe=slow)}
+    with host_sandbox(tmp_path, files, host={"terminationScale": 1.0}) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        commit = sandbox.repo.commit({"shop/gvc.yaml": describe_gvc("new")})
+        status = sandbox.run("status", commit, "--wait")
+        assert (status.returncode, sandbox.greetings("web")) == (0, {"new"}), status.stdout
+        # The former ones take 45 s to end, which nobody has to wait for.
+        assert sum(replica.ending is not None for replica in sandbox.replicas("web").values()) == 2
 
 
 class Client(threading.Thread):

@@ -137,7 +137,8 @@ def test_a_fresh_process_holds_its_limits(name: str, form: str, tmp_path: Path) 
         check=False,
         env={"PATH": os.environ["PATH"], "RECONCILER_SETTINGS": "none"},
     )
-    assert ended.returncode in (0, 1), ended.stderr[-500:]
+    # A file that is too large to be read is none that can be checked.
+    assert ended.returncode in (0, 1, 2), ended.stderr[-500:]
     assert not re.search(r"Traceback|this is a bug", ended.stderr + ended.stdout)
 
 

@@ -168,6 +168,17 @@ def test_a_run_is_open_until_it_is_finished(records: Records) -> None:
     assert [one.id for one in records.runs.list(limit=1)] == [other]
 
 
+def test_only_a_run_that_is_open_is_ended_as_interrupted(records: Records) -> None:
+    done, left = records.runs.start("main", "c1", "poll"), records.runs.start("main", "c2", "poll")
+    records.runs.finish(done, "applied", "d1", {})
+    other = records.runs.start("other", "c9", "poll")
+    records.runs.end_interrupted("main")
+    outcomes = {
+        number: (run.outcome, run.finished) for number in (done, left, other) if (run := records.runs.find(number))
+    }
+    assert outcomes == {done: ("applied", 1000.0), left: ("interrupted", 1000.0), other: ("", None)}
+
+
 def test_old_runs_are_forgotten(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "KEEP", 2)
     numbers = [records.runs.start("main", "c1", "poll") for _ in range(5)]

@@ -122,7 +122,9 @@ class PipelineHarness:
     def apply(self) -> Report:
         """One run."""
         executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        ended, self.state = asyncio.run(self.pipeline.execute(self.prepare(), executor, "test", _never, self.accepted))
+        ended, self.state, _ = asyncio.run(
+            self.pipeline.execute(self.prepare(), executor, "test", _never, self.accepted)
+        )
         self.outcomes = executor.outcomes
         return ended
 

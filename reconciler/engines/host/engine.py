@@ -96,6 +96,9 @@ class HostEngine:
             for record in self._records_here():
                 self._desired.want_existing(record)
 
+    async def wait_refreshed(self) -> None:
+        """Return at once: ``refresh`` has set what is wanted."""
+
     def _journaled_keys(self) -> set[Key]:
         """Keys of steps that were started here and not recorded: they are performed again, unless by another engine."""
         return set() if self._context.decommissioning else self._context.records.journaled_keys()

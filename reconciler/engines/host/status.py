@@ -41,6 +41,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     set, ``created`` the creation time of each version, ``address`` where the data plane serves the workload,
     ``scaling_unknown`` why nothing scales it, ``domain_endpoints`` its addresses by domains. ``images`` are None where
     nothing runs from images. ``executions`` are those of a cron workload, with ``execution_conditions``.
+    ``rerouting``: a replica that ends may still get requests.
     """
 
     place: DeploymentTarget
@@ -57,6 +58,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     domain_endpoints: tuple[str, ...] = ()
     executions: tuple[Execution, ...] = ()
     execution_conditions: tuple[DeploymentCondition, ...] = ()
+    rerouting: bool = False
 
 
 def workload_status(
@@ -78,7 +80,7 @@ def _build_deployment(
     target, key = context.place, spec.key
     served = spec.type is not Type.CRON and any(container.ports for container in spec.containers)
     names = build_host_names(key, target, served, spec.replicas if spec.stateful else 0)
-    health = health_of(spec, replicas, current, context.last_error, context.now)
+    health = health_of(spec, replicas, current, context.last_error, context.now, rerouting=context.rerouting)
     status = RunningStatus(
         endpoint=names.endpoint,
         address=context.address,
@@ -100,9 +102,22 @@ def _build_deployment(
     return health, Deployment(target.location, status, own)
 
 
-def health_of(spec: WorkloadSpec, replicas: Sequence[Replica], current: Progress, error: str, now: float) -> Health:
-    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
-    if not error and not current.rolling and current.available >= current.wanted and len(replicas) <= current.wanted:
+def health_of(
+    spec: WorkloadSpec,
+    replicas: Sequence[Replica],
+    current: Progress,
+    error: str,
+    now: float,
+    *,
+    rerouting: bool = False,
+) -> Health:
+    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included.
+
+    Replicas that end do not count, once they get no new requests: until then it is ``rerouting``. A suspended workload
+    is Healthy when the last of them has ended.
+    """
+    busy = rerouting or (spec.suspended and bool(replicas))
+    if not error and not busy and not current.rolling and current.available >= current.wanted:
         return Health.HEALTHY
     failing = any(
         is_current(spec, replica) and is_failing(replica) and not is_starting(replica, now) for replica in replicas
@@ -110,10 +125,12 @@ def health_of(spec: WorkloadSpec, replicas: Sequence[Replica], current: Progress
     return Health.UNHEALTHY if error or failing else Health.LOADING
 
 
-def workload_health(spec: WorkloadSpec, replicas: Sequence[Replica], error: str, now: float) -> Health:
+def workload_health(
+    spec: WorkloadSpec, replicas: Sequence[Replica], error: str, now: float, *, rerouting: bool = False
+) -> Health:
     """The health of a wanted workload, as ``workload_status`` has it."""
     counted = () if spec.type is Type.CRON else replicas
-    return health_of(spec, counted, compute_progress(spec, counted, now), error, now)
+    return health_of(spec, counted, compute_progress(spec, counted, now), error, now, rerouting=rerouting)
 
 
 def _build_versions(spec: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext) -> tuple[Version, ...]:

@@ -32,7 +32,7 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
-from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals
+from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals, RefreshRequests
 from reconciler.engines.kubernetes.usage_sampler import ClusterUsageSampler, find_history
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
 from reconciler.engines.kubernetes.volumes.moves import VolumeMoves
@@ -107,7 +107,7 @@ class KubernetesEngine:
         self._failures: dict[Key, str] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._followed: set[ObjectKind] = set()
-        self._refresh_due = asyncio.Event()
+        self._refreshes = RefreshRequests()
         self._working: list[asyncio.Task[None]] = []
 
     # Lifecycle
@@ -139,7 +139,7 @@ class KubernetesEngine:
         self._working = [asyncio.create_task(work) for work in working]
         # Their tags are followed once they were looked at, also after a restart.
         if any(read_specification(record.body).support_dynamic_tags for record in self._list_workloads()):
-            self._refresh_due.set()
+            self._refreshes.add()
         if self._context.decommissioning:
             self._working.append(asyncio.create_task(self._end_everything()))
         self.report_change()
@@ -181,7 +181,12 @@ class KubernetesEngine:
     def refresh(self) -> None:
         """Apply workloads again whose secrets, variables, domains or restarts changed. Raises RecordsError."""
         self._desired.read_domains()
-        self._refresh_due.set()
+        self._refreshes.add()
+
+    async def wait_refreshed(self) -> None:
+        """Return once each workload was tried after the last ``refresh``, or after some seconds."""
+        if self._works:
+            await self._refreshes.wait_tried()
 
     def news(self) -> list[EngineEvent]:
         """The events since the last call."""
@@ -413,13 +418,14 @@ class KubernetesEngine:
     async def _refresh_workloads(self) -> None:
         """Apply what is recorded again, each time that an input of it may have changed; until cancelled."""
         while True:
-            await self._refresh_due.wait()
-            self._refresh_due.clear()
+            await self._refreshes.take()
             keys = [record.key for record in self._records_here() if record.key.kind is Kind.WORKLOAD]
             wait = FIRST_RETRY
-            while (keys := [key for key in keys if not await self._refresh_workload(key)]) and not (
-                self._refresh_due.is_set()
-            ):
+            while not self._refreshes.is_due:
+                keys = [key for key in keys if not await self._refresh_workload(key)]
+                self._refreshes.note_tried()
+                if not keys:
+                    break
                 await self._context.clock.sleep(wait)
                 wait = min(2 * wait, LAST_RETRY)
 

@@ -1,10 +1,11 @@
-"""What the engine of a cluster reports by itself: which observations may differ, and events that no step caused."""
+"""What the engine of a cluster reports by itself: changes and events; and what it is asked to do again."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from reconciler.clock import Clock
 from reconciler.engines.protocol import EngineEvent
@@ -62,3 +63,41 @@ class EngineSignals:
         events = list(self._events)
         self._events.clear()
         return events
+
+
+TRY_SECONDS = 10.0
+"""The longest wait for all workloads to be tried; the rest follows later."""
+
+
+class RefreshRequests:
+    """Requests to apply again what is recorded, since its inputs may have changed: many at once are one."""
+
+    def __init__(self) -> None:
+        self._due, self._tried = asyncio.Event(), asyncio.Event()
+        self._tried.set()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is a request that was not taken."""
+        return self._due.is_set()
+
+    def add(self) -> None:
+        """Request it."""
+        self._tried.clear()
+        self._due.set()
+
+    async def take(self) -> None:
+        """Return when there is a request, which is the caller's then."""
+        await self._due.wait()
+        self._due.clear()
+
+    def note_tried(self) -> None:
+        """Each workload was tried, unless there is another request already."""
+        if not self.is_due:
+            self._tried.set()
+
+    async def wait_tried(self) -> None:
+        """Return once each workload was tried for the requests so far, or after some seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TRY_SECONDS):
+                await self._tried.wait()

@@ -12,6 +12,8 @@ from reconciler.records.sql import stored_row
 
 REFUSED, UNREADABLE = "refused", "unreadable"
 """Outcomes of runs that did nothing."""
+INTERRUPTED = "interrupted"
+"""The outcome of a run that a crash, or a failure of the records, ended."""
 
 KEEP = 10_000
 """The number of remembered runs; at one a minute, a week."""
@@ -22,7 +24,7 @@ _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of the pipeline; ``finished`` is None while it runs, or if a crash ended it.
+    """One run of the pipeline; ``finished`` is None while it runs, and after a crash until the next run.
 
     ``digest`` belongs to the plan, ``author`` and ``subject`` to the commit; times are seconds since the epoch.
     """
@@ -69,6 +71,15 @@ class Runs:
         self._db.write(
             "UPDATE runs SET finished = ?, outcome = ?, digest = ?, counts = ?, message = ? WHERE id = ?",
             (self._now(), outcome, digest, msgspec.json.encode(dict(counts)), message, run),
+        )
+
+    def end_interrupted(self, source: str) -> None:
+        """Finish the last run of ``source`` if it is open; call it while none is in progress."""
+        message = "it was interrupted; the next run does what it left"
+        self._db.write(
+            """UPDATE runs SET finished = ?, outcome = ?, message = ?
+                WHERE id = (SELECT max(id) FROM runs WHERE source = ?) AND finished IS NULL""",
+            (self._now(), INTERRUPTED, message, source),
         )
 
     def fold(self, run: int) -> None:

@@ -26,6 +26,7 @@ class Writer:
     def __init__(self, state: State, manager: str) -> None:
         self.state = state
         self._manager = manager
+        self._statuses: dict[str, tuple[Object, Object | None]] = {}
 
     def resource(self, kind: str, group: str | None = None) -> Resource:
         """The resource of a kind."""
@@ -65,11 +66,14 @@ class Writer:
 
     def write_status(self, value: Object, status: Object) -> None:
         """Replace the status."""
-        if (value.get("status") or {}) == status:
+        uid, stored = value["metadata"]["uid"], value.get("status")
+        # What is stored has defaults, too, so that the same status would differ from it each time.
+        if status == (stored or {}) or (status, stored) == self._statuses.get(uid):
             return
         new = {**value, "status": status}
         resource = self.resource(value["kind"], _group_of(value))
-        self.state.operations.update(make_call(resource, new, "update", "status", self._manager))
+        written = self.state.operations.update(make_call(resource, new, "update", "status", self._manager))
+        self._statuses[uid] = (status, written.body.get("status"))
 
     def patch(self, value: Object, patch: Object, subresource: str = "") -> Object:
         """Merge ``patch`` into an object."""

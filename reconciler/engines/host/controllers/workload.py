@@ -57,6 +57,8 @@ class WorkloadController:
         self.key = key
         self.wanted: WorkloadSpec | None = None
         self.busy = True
+        self.rerouting = False
+        """Whether a replica that ends may still get requests."""
         self._context = context
         self._errors = ActionErrors(context.clock, self._report_error, partial(context.signals.report_change, key))
         self._members = WorkloadReplicas(key, context, self._errors, self.wake)
@@ -237,12 +239,16 @@ class WorkloadController:
 
     async def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
         """Begin the termination of replicas. They leave the endpoints, and get no new requests, before it goes on."""
-        for end in [end for end in ends if end.replica in self.replicas]:
-            self._members.set(apply_action(self.replicas[end.replica], end, self._context.clock.monotonic()))
-        if ends:
-            self._members.publish()
-            self._members.write()
-            await self._context.traffic.synchronize(self.key)
+        self.rerouting = bool(ends)
+        try:
+            for end in [end for end in ends if end.replica in self.replicas]:
+                self._members.set(apply_action(self.replicas[end.replica], end, self._context.clock.monotonic()))
+            if ends:
+                self._members.publish()
+                self._members.write()
+                await self._context.traffic.synchronize(self.key)
+        finally:
+            self.rerouting = False
 
     async def _end(self, act: RunPreStop | Terminate | Kill | ScheduleRestart) -> None:
         """Perform one step of a container's termination or restart."""

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.bugs import contain_bugs
+from reconciler.engines.host.controllers.workload import WorkloadController
 from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.status import StatusContext, workload_health, workload_status
 from reconciler.engines.protocol import Observation
-from reconciler.engines.workload.deployment import DeploymentTarget, Execution
-from reconciler.engines.workload.status import DeploymentCondition, ending_message, with_message
+from reconciler.engines.workload.deployment import DeploymentTarget
+from reconciler.engines.workload.status import ending_message, with_message
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.model.record import Health
@@ -41,7 +42,8 @@ class WorkloadObserver:
         health, spec = Health.UNKNOWN, template.desired
         with contain_bugs(f"health of {key}"):
             replicas, now = tuple(controller.replicas.values()), location.context.clock.monotonic()
-            health = workload_health(controller.wanted, replicas, location.error(key), now)
+            error, rerouting = location.error(key), controller.rerouting
+            health = workload_health(controller.wanted, replicas, error, now, rerouting=rerouting)
         return Observation(key, name, health, b"", spec.digest, spec.version)
 
     def observe(self, key: Key) -> Observation | None:
@@ -57,13 +59,13 @@ class WorkloadObserver:
             return Observation(key, name, Health.DELETING, state, spec.digest, spec.version)
         health, state = Health.UNKNOWN, b"{}"
         with contain_bugs(f"status of {key}"):
-            context = self._status_context(template)
+            context = self._status_context(template, controller)
             health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
         return Observation(key, name, health, state, spec.digest, spec.version)
 
-    def _status_context(self, template: ReplicaTemplate) -> StatusContext:
-        location, spec = self._location, template.desired
+    def _status_context(self, template: ReplicaTemplate, controller: WorkloadController) -> StatusContext:
+        location, spec, executions = self._location, template.desired, controller.executions
         key, env_context, context = spec.key, template.env_context, location.context
         target = DeploymentTarget(
             env_context.location, env_context.alias, spec.gvc_version, context.settings.endpoint_domain
@@ -81,10 +83,7 @@ class WorkloadObserver:
             location.publisher.address(key),
             location.scaling.unknown(key),
             location.publisher.domain_endpoints(key),
-            *self._executions(key),
+            executions.status() if executions is not None else (),
+            executions.conditions() if executions is not None else (),
+            controller.rerouting,
         )
-
-    def _executions(self, key: Key) -> tuple[tuple[Execution, ...], tuple[DeploymentCondition, ...]]:
-        controller = self._location.controller.workloads.get(key)
-        executions = controller.executions if controller is not None else None
-        return (executions.status(), executions.conditions()) if executions is not None else ((), ())

@@ -144,15 +144,19 @@ def read_pods(live: LiveWorkload, now: float) -> LivePods:
     return LivePods(sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name), events)
 
 
-def health_of(rollout: Rollout, stateful: bool, error: str) -> Health:
-    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
+def health_of(rollout: Rollout, spec: WorkloadSpec, error: str) -> Health:
+    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included.
+
+    As for `kubectl rollout status`, pods that end do not count, unless the workload is suspended and all have to.
+    """
     if rollout.readiness.state is ReadinessState.TERMINATING:
         return Health.DELETING
     complete = not rollout.rolling and rollout.available >= rollout.wanted and rollout.readiness.current
-    if not error and complete and len([pod for pod in rollout.pods if not pod.over]) <= rollout.wanted:
+    busy = spec.suspended and any(not pod.over for pod in rollout.pods)
+    if not error and complete and not busy:
         return Health.HEALTHY
     # A stateful replica that ends on a lost node cannot be replaced; any other one already is.
-    failing = any(stateful or not pod.ending for pod in rollout.failing)
+    failing = any(spec.stateful or not pod.ending for pod in rollout.failing)
     failed = rollout.readiness.state is ReadinessState.FAILED
     return Health.UNHEALTHY if error or failing or failed or rollout.creation_fault else Health.LOADING
 

@@ -132,7 +132,7 @@ def _read_jobs(live: LiveWorkload, pods: LivePods, context: StatusContext) -> Jo
 
 def _read_replicas(live: LiveWorkload, pods: LivePods, context: StatusContext) -> _View:
     rollout = read_rollout(live, pods, context.now)
-    health = health_of(rollout, live.spec.stateful, context.last_error)
+    health = health_of(rollout, live.spec, context.last_error)
     message = context.last_error or describe_progress(rollout, live.spec.pending)
     if health is Health.DELETING:
         message = ending_message(context.last_error)

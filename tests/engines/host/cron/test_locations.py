@@ -38,7 +38,7 @@ async def at_every_location(harness: PipelineHarness) -> dict[str, list[str]]:
     executor = Executor(
         harness.records, {**harness.engines, **engines}, harness.clock, RetryPolicy(), 8, random.Random(1)
     )
-    report, _ = await harness.pipeline.execute(harness.prepare(), executor, "test", lambda: False)
+    report, _, _ = await harness.pipeline.execute(harness.prepare(), executor, "test", lambda: False)
     assert report.outcome == "applied"
     for _ in range(10):
         await clock.advance(60.0)
