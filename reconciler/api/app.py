@@ -194,6 +194,7 @@ class _Application:
             await send(message)
 
         scope["request_id"] = request_id
+        scope["routes"] = self._routes
         scope["client_address"] = self._api.proxies.client_address(scope)
         try:
             _refuse_ambiguous(scope)
