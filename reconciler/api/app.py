@@ -193,7 +193,7 @@ class _Application:
                 message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in present)]
             await send(message)
 
-        scope["request_id"] = request_id
+        scope.update(request_id=request_id, routes=self._routes)
         scope["client_address"] = self._api.proxies.client_address(scope)
         try:
             _refuse_ambiguous(scope)

@@ -24,8 +24,10 @@ MOST_FILES = 5_000
 """The most changed files that are compared."""
 
 
-_GVC = re.compile(rb"(?<![\w/])gvc(?![\w/])(?!['\"]?\s*:)")
-"""The word as a value, and neither the name of a field nor a part of a link."""
+_GVC = re.compile(rb"gvc(?<![\w/-]gvc)(?![\w/-])(?!['\"]?\s*:)")
+"""The word as a value, and neither the name of a field nor a part of a link or of a name."""
+_ESCAPE = re.compile(rb"\\[uUx\r\n]")
+"""What could write a letter in another way."""
 
 
 class RevisionDiff(NamedTuple):
@@ -205,8 +207,7 @@ def _may_declare_gvc(files: CommittedFiles, blob: str) -> bool:
     if files.repository.size(blob) > MOST_BYTES:
         return False
     raw = files.repository.read(blob)
-    # An escape or an alias could write the word in another way.
-    return b"\\" in raw or b"*" in raw or _GVC.search(raw) is not None
+    return _GVC.search(raw) is not None or _ESCAPE.search(raw) is not None
 
 
 def _list_files(files: CommittedFiles, revision: Revision, folder: str) -> Iterator[FileChange]:

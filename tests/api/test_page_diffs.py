@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 
 from reconciler.api.page.diffs import MOST_FILES
+from reconciler.queries import revisions
 from tests.api.browser import Browser
 from tests.api.conftest import FILES
 from tests.support.api import ApiSandbox, api_sandbox
@@ -90,3 +91,21 @@ def test_a_place_that_no_page_has_shows_nothing(shop: ApiSandbox) -> None:
     page = Browser(shop).log_in().get("/ui/diff/source/main?from=HEAD~1&to=HEAD&after=zzz")
     assert list_steps(page) == []
     assert "Nothing that you may view differs between the two on this page" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "may_declare"),
+    [
+        ("kind: gvc\nname: x\n", True),
+        ('{"kind":"gvc","name":"x"}', True),
+        ('description: "&k"\nkind: &k gvc\n', True),
+        ('{"kind":"\\u0067vc"}', True),
+        ('kind: "g\\\nvc"\n', True),
+        ("kind: !!str gvc\n", True),
+        ("gvc: shop\nkind: workload\n", False),
+        ('{"gvc": "shop", "kind": "workload", "link": "//gvc/shop/x", "name": "gvc-1", "path": "*"}', False),
+    ],
+)
+def test_a_file_that_may_declare_a_gvc_is_known_by_its_bytes(text: str, may_declare: bool) -> None:
+    raw = text.encode()
+    assert (revisions._GVC.search(raw) is not None or revisions._ESCAPE.search(raw) is not None) == may_declare

@@ -101,7 +101,7 @@ def test_a_large_value_is_cut_and_its_size_is_named(hostile: ApiSandbox) -> None
     "name", ["<script>", "..", "%2e%2e", "a%0d%0aSet-Cookie:x", "\u202e", "a" * 5_000, "'\"><img>"]
 )
 @pytest.mark.parametrize("view", ["resource", "evidence", "exec", "rollback"])
-def test_a_hostile_name_is_a_page_that_says_no(hostile: ApiSandbox, view: str, name: str) -> None:
+def test_a_page_refuses_a_hostile_name(hostile: ApiSandbox, view: str, name: str) -> None:
     browser = Browser(hostile).log_in()
     response = browser.request("GET", f"/ui/{view}/workload/shop/{name}")
     assert response.status_code in (400, 404), response.text[:500]

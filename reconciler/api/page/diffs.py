@@ -22,7 +22,7 @@ from reconciler.model.revision import COMMIT_OR_PARENT
 from reconciler.queries.existence import find_source
 
 _PARAMETERS = ("from", "to", "key", "after")
-MOST_FILES = 20
+MOST_FILES = 10
 """The files that one page compares; the others are on the pages that follow."""
 
 

@@ -7,7 +7,6 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator
-from functools import cache
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -45,9 +44,11 @@ class _FollowedView:
         """The event with what the page shows now; empty if that is what it shows already."""
         address = self._call.query("view")
         try:
-            match = _list_shared().find("GET", urlsplit(address).path)
+            routes: Routes = self._call.request.scope["routes"]
+            match = routes.find("GET", urlsplit(address).path)
             show_view = find_shared(match.operation)
-            assert show_view is not None
+            if show_view is None:
+                return _RECORDED
             inner = _make_inner_call(self._call, address, match.parameters)
             view = await read_shared_view(show_view, inner)
         except (Problem, ReconcilerError, ValueError):
@@ -57,13 +58,6 @@ class _FollowedView:
         self._mark = view.mark
         token = make_form_token(self._call.request).encode()
         return b"event: view\n%s\n" % view.event.replace(view.token, token)
-
-
-@cache
-def _list_shared() -> Routes:
-    from reconciler.api.page.table import PAGES as ALL  # which has this module, too
-
-    return Routes(page for page in ALL if find_shared(page) is not None)
 
 
 def _make_inner_call(call: Call, address: str, parameters: dict[str, str]) -> Call:
