@@ -234,16 +234,16 @@ class Runner:
         Returns whether the health of anything changed. Raises RecordsError.
         """
         monitor = self.drift_monitor
-        watched = {place for place, engine in monitor.engines.items() if isinstance(engine, SupportsWatch)}
+        watched = {location for location, engine in monitor.engines.items() if isinstance(engine, SupportsWatch)}
         noticed = {step.location for step in steps if step.location in watched}
-        for place in noticed:
-            monitor.notice(place, frozenset(step.key for step in steps if step.location == place))
+        for location in noticed:
+            monitor.notice(location, frozenset(step.key for step in steps if step.location == location))
         if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
             self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
             self.refresh_engines()
             await asyncio.gather(*(engine.wait_refreshed() for engine in self._lifecycle_engines))
-            for place in watched:
-                monitor.notice(place, frozenset())
+            for location in watched:
+                monitor.notice(location, frozenset())
             noticed = watched
         if noticed:
             await monitor.check_noticed()
