@@ -42,6 +42,7 @@ class Stores:
         records.commands.finish(self.commands[0], CommandStage.COMPLETED, (), {})
         records.suspensions.put("source/main", "a look", "ada", until)
         records.traffic_holds.put(KEY, "a look", "ada", until)
+        records.mutes.put("all", "a look", "ada", until)
         records.deletions.add("main", [KEY], self.clock.expiry())
         records.heal_counts.add(KEY, "here", "d1", self.clock.expiry())
         self.access.begin_answer("ada", "one", b"", "r1")
@@ -56,6 +57,7 @@ class Stores:
             self.records.suspensions.remove(each.target)
         for hold in self.records.traffic_holds.over():
             self.records.traffic_holds.remove(hold.key)
+        self.records.mutes.sweep()
         self.records.deletions.add("other", [KEY], self.clock.expiry())
         self.access.begin_answer("ada", "two", b"", "r2")
         self.access.add_session(CALLER, 1.0)
@@ -67,6 +69,7 @@ class Stores:
             "command": self.records.commands.get(self.commands[0]) is not None,
             "suspension": self.records.suspensions.get("source/main") is not None,
             "hold": bool(self.records.traffic_holds.all()),
+            "mute": bool(self.records.mutes.all()),
             "delete": str(KEY) in self.records.deletions.recent("main", self.clock.expiry()),
             "answer": self.access.begin_answer("ada", "one", b"", "r3") is not None,
             "session": self.access.session(self.session) is not None,
@@ -228,6 +231,7 @@ EXPIRES: dict[str, str] = {
     "engines/host/volumesets/releases.py": "nothing: how long snapshots before a release last",
     "engines/host/volumesets/watcher.py": "snapshots",
     "pipeline/source_pipeline.py": "the hourly budget of deletes, and the count of heals",
+    "records/notifications/troubles.py": "mutes",
     "records/tables/commands.py": "commands that ended",
     "records/tables/requests.py": "answers that were never read",
     "records/tables/suspensions.py": "suspensions, and holds of requests",

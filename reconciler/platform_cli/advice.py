@@ -41,6 +41,8 @@ ON_THE_HOST = frozenset(
         "down",
         "edit",
         "eject",
+        "mute",
+        "notify",
         "orphan",
         "page",
         "patch",

@@ -34,7 +34,7 @@ NAMES = {Kind.ORG: "acme", Kind.GVC: "shop"} | {
     for kind, text in KINDS.items()
     if kind is not Kind.ORG
 }
-OF_ORG = ("source", "/-approve", "/-refuse", "/-log", "/metrics")
+OF_ORG = ("source", "/-approve", "/-refuse", "/-mute", "/-unmute", "/-notify-test", "/-log", "/metrics")
 """What stands in paths of operations whose permission is one on the org."""
 ORG_ITSELF = frozenset({"/org/{org}", "/org/{org}/-accessreport", "/org/{org}/-eventlog"})
 OF_WORKLOAD = ("/deployment", "/-replica", "/-exec")

@@ -19,7 +19,8 @@ FORMS = "is not a duration such as 500ms, 20s or 1h30m, or a number of seconds"
 TIMED = (
     ("apply", "--timeout"),
     ("top", "--interval"),
-    *((name, "--interval") for name in ("status", "get", "history", "versions", "blame", "snapshots")),
+    *((name, "--interval") for name in ("status", "get", "history", "versions", "blame", "snapshots", "notifications")),
+    ("notify list", "--interval"),
     ("describe", "--interval", "web"),
     ("usage", "--interval", "web"),
     ("status", "--timeout"),
@@ -53,7 +54,7 @@ def test_a_text_that_is_no_duration_is_refused_with_the_forms(
     tmp_path: Path, words: tuple[str, ...], text: str
 ) -> None:
     command, option, *rest = words
-    ended = here(command, option, text, *rest, cwd=tmp_path)
+    ended = here(*command.split(), option, text, *rest, cwd=tmp_path)
     assert ended.code == 2
     assert f"invalid value for '{option}': {text!r} {FORMS}" in ended.err
 

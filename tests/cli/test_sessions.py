@@ -264,6 +264,20 @@ def test_the_status_of_all_sources_and_of_one_resource(tmp_path: Path) -> None:
     golden("status.txt", text + session(sandbox, *helps, ["settings", "validate"]))
 
 
+def test_messages_and_mutes(tmp_path: Path) -> None:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    lists = (
+        ["notifications"],
+        ["notify", "list"],
+        ["notify", "show", "1"],
+        ["notify", "test"],
+        ["notify", "test", "ops"],
+    )
+    mutes = (["mute"], ["mute", "gvc/shop"], ["mute", "gvc/shop", "--end"], ["mute", "gvc/nope", "--until", "2h"])
+    golden("notify.txt", session(sandbox, ["help", "notify"], *lists, ["help", "mute"], *mutes))
+
+
 def test_no_command_is_without_a_golden_case() -> None:
     files = list((CASES / "cli").glob("*.txt"))
     sessions = (re.findall(r"^\$ reconciler (?:help )?(\w+)", file.read_text(), re.MULTILINE) for file in files)
