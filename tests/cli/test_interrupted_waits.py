@@ -37,7 +37,7 @@ spec:
   containers:
     - {name: main, image: none, command: sleep, args: ["600"], volumes: [{uri: platform://volumeset/data, path: /data}]}
 """
-EDITOR = "echo editing; sleep 600"
+EDITOR = "echo editing; exec sleep 600"
 
 WAITS: dict[str, tuple[str, str]] = {
     "apply --wait": ("available", "the daemon goes on with it"),
