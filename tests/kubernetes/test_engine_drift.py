@@ -32,6 +32,7 @@ def test_what_a_webhook_adds_is_no_drift(harness: RealHarness, kubelet: Kubelet)
         names = harness.kubectl("get", "deployment", "web", "--output", "jsonpath={..containers[*].name}")
         assert names.split() == ["main", "mesh"]
         harness.wait_for_health()
+        harness.until(lambda: not list_endings(harness), "the former pods have ended")
         harness.assert_no_drift(2)
         before = harness.versions()
         harness.begin_anew()
@@ -55,6 +56,11 @@ def inject(request: Object) -> list[Object]:
             container = {"name": "mesh", "image": "example.test/mesh:1"}
             operations.append({"op": "add", "path": "/spec/template/spec/containers/-", "value": container})
     return operations
+
+
+def list_endings(harness: RealHarness) -> list[str]:
+    """Since when the pods that end do so."""
+    return harness.kubectl("get", "pods", "--output", "jsonpath={..deletionTimestamp}").split()
 
 
 def has_mark(harness: RealHarness) -> bool:
