@@ -276,7 +276,8 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(failure.wait)
         self.close_connection = True
         if failure.status:
-            self._reply(failure.status, failure.headers, failure.body, failure.part)
+            # A client that is not told may use the connection again before it sees the end.
+            self._reply(failure.status, {"Connection": "close", **failure.headers}, failure.body, failure.part)
 
     def _reply(self, status: int, headers: dict[str, str], body: bytes, part: int = -1) -> None:
         self.send_response(status)
