@@ -6,7 +6,7 @@ EXAMPLES ?= 10
 CPU_BUDGET := 600
 # The engine for clusters, on a fake API server: its tests come after the others, beyond the budget of CPU seconds.
 CLUSTERS := tests/engines/kubernetes tests/kubernetes
-QUICK := "not slow and not packaging and not browser and not cluster and not own_cluster"
+QUICK := "not slow and not packaging and not browser and not cluster and not own_cluster and not forge"
 # Compiled modules are kept: test workers and every process that tests start would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
@@ -22,7 +22,7 @@ IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test checks test-cpu test-packaging test-page test-cluster bench lint soak fuzz constraints release packages clean
+.PHONY: run test checks test-cpu test-packaging test-page test-forges test-cluster bench lint soak fuzz constraints release packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
 run: $(RUNS)
@@ -62,6 +62,11 @@ test-packaging: $(STAMP)
 test-page: $(STAMP)
 	@tests/setup-debian.sh page
 	@$(IN_MEMORY) -q -m browser $(or $(TESTS),tests/page)
+
+## A Gitea, built from Go modules once, and what it shows of pushes and pull requests: CI runs this after the tests, too.
+test-forges: $(STAMP)
+	@$(BIN)/python -m tests.notifications.forges.gitea
+	@$(IN_MEMORY) -q -m forge $(or $(TESTS),tests/notifications)
 
 ## A Kubernetes control plane, built from Go modules once, and what needs one: CI runs this after the tests, too.
 ## With RECONCILER_TEST_KUBECONFIG, the promises of engines on the cluster of that file instead.

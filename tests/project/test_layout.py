@@ -73,7 +73,7 @@ def test_ci_promises_that_nothing_is_missing_and_runs_make_test(tmp_path: Path) 
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     answer = subprocess.run([ROOT / ".ci/run"], env=environment, cwd="/", check=True, capture_output=True, text=True)
-    targets = ("test", "test-packaging", "test-page", "test-cluster")
+    targets = ("test", "test-packaging", "test-page", "test-forges", "test-cluster")
     assert answer.stdout.splitlines() == [f"CI=true make {target}" for target in targets]
 
 

@@ -4,6 +4,8 @@
 
 GitHub's is in the npm package `@octokit/openapi`, Gitea's in its Go module, as templates/swagger/v1_json.tmpl. Those of
 GitLab and Bitbucket are not taken from a file: they say the same about the operations that we use, in our own words.
+Bitbucket's has the parameters, fields, values and statuses of the description that the npm package `bitbucket` is made
+of, and the limits of its documentation.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ def test_a_daemon_without_the_setting_imports_no_client_of_forges(tmp_path: Path
     assert done.stdout.strip() == "['reconciler.notifications.forges.pull_requests']"
 
 
-@pytest.mark.slow
-@skip_unless(find_program() is not None, "Gitea is not built: python -m tests.notifications.forges.gitea")
+@pytest.mark.forge
+@skip_unless(find_program() is not None, "Gitea is not built: make test-forges")
 def test_a_real_gitea_shows_all_of_it(tmp_path: Path) -> None:
     with run_gitea(tmp_path / "gitea") as gitea:
         gitea.call("POST", "/orgs", {"username": "acme"})
