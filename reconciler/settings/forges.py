@@ -31,7 +31,7 @@ class ForgeSettings(msgspec.Struct, frozen=True, rename="camel"):
     to, "" for no deployments. ``pull_requests`` is None: they are not followed.
     """
 
-    type: Literal["", "bitbucket", "forgejo", "gitea", "github", "gitlab"] = ""
+    type: Literal["", "bitbucket", "bitbucket-server", "forgejo", "gitea", "github", "gitlab"] = ""
     url: str = ""
     sources: tuple[str, ...] = ()
     repository: str = ""

@@ -23,7 +23,8 @@ _ALIASES = {
     "altssh.gitlab.com": "gitlab.com",
     "altssh.bitbucket.org": "bitbucket.org",
 }
-_API = {"github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0"}
+_API = {"github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1",
+        "bitbucket": "/2.0", "bitbucket-server": "/rest"}  # fmt: skip
 _PUBLIC_API = {"https://github.com": "https://api.github.com", "https://bitbucket.org": "https://api.bitbucket.org/2.0"}
 
 
@@ -53,6 +54,9 @@ def find_forge(url: str, *, kind: str = "", site: str = "", repository: str = ""
         below = urlsplit(site).path.strip("/")
         repository = path.removeprefix(f"{below}/") if below else path
     repository = repository.strip("/").removesuffix(".git")
+    if kind == "bitbucket-server" and repository.count("/") > 1:
+        # URLs for Git over HTTP have it; those over ssh have not.
+        repository = repository.removeprefix("scm/")
     names = repository.split("/")
     few, most = (2, 20) if kind == "gitlab" else (2, 2)
     if not few <= len(names) <= most or any(name in ("", ".", "..") for name in names):
@@ -61,7 +65,8 @@ def find_forge(url: str, *, kind: str = "", site: str = "", repository: str = ""
         )
     api = _PUBLIC_API.get(site, f"{site}{_API[kind]}")
     quoted = quote(repository)
-    return ForgeAddress(kind, api, repository if kind == "gitlab" else quoted, f"{site}/{quoted}")
+    page = "projects/{}/repos/{}".format(*quoted.split("/")) if kind == "bitbucket-server" else quoted
+    return ForgeAddress(kind, api, repository if kind == "gitlab" else quoted, f"{site}/{page}")
 
 
 def is_at(url: str, forge: ForgeSettings) -> bool:

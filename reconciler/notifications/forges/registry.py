@@ -10,6 +10,7 @@ from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.notifications.forges.address import ForgeAddress, find_forge, is_at
 from reconciler.notifications.forges.bitbucket import Bitbucket
+from reconciler.notifications.forges.bitbucket_server import BitbucketServer
 from reconciler.notifications.forges.client import PAUSE, SECONDS, ForgeClient
 from reconciler.notifications.forges.gitea import Gitea
 from reconciler.notifications.forges.github import GitHub
@@ -19,7 +20,14 @@ from reconciler.notifications.forges.values import Forge
 from reconciler.settings import SourceSettings
 from reconciler.settings.forges import ForgeSettings
 
-_FORMS = {"github": "github", "gitlab": "private", "gitea": "token", "forgejo": "token", "bitbucket": "bearer"}
+_FORMS = {
+    "github": "github",
+    "gitlab": "private",
+    "gitea": "token",
+    "forgejo": "token",
+    "bitbucket": "bearer",
+    "bitbucket-server": "bearer",
+}
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -94,6 +102,8 @@ class ForgeSet:
             return GitLab(client, login, address.path, source.branch or "main")
         if address.type == "bitbucket":
             return Bitbucket(client, login, address.path, address.page)
+        if address.type == "bitbucket-server":
+            return BitbucketServer(client, login, address.path, address.page)
         return Gitea(client, login, address.path)
 
     def _make_login(self, client: ForgeClient, address: ForgeAddress) -> Login:

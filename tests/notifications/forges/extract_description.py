@@ -2,10 +2,10 @@
 
     python -m tests.notifications.forges.extract_description github api.github.com.json 23.0.2 > github.json
 
-GitHub's is in the npm package `@octokit/openapi`, Gitea's in its Go module, as templates/swagger/v1_json.tmpl. Those of
-GitLab and Bitbucket are not taken from a file: they say the same about the operations that we use, in our own words.
-Bitbucket's has the parameters, fields, values and statuses of the description that the npm package `bitbucket` is made
-of, and the limits of its documentation.
+GitHub's is in the npm package `@octokit/openapi`, Gitea's in its Go module, as templates/swagger/v1_json.tmpl, that of
+Bitbucket Data Center on the pages of its vendor. Those of GitLab and Bitbucket Cloud are not taken from a file: they
+say the same about the operations that we use, in our own words. Bitbucket's has the parameters, fields, values and
+statuses of the description that the npm package `bitbucket` is made of, and the limits of its documentation.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_SERVER = "/api/latest/projects/{projectKey}/repos/{repositorySlug}"
 OPERATIONS = {
     "github": (
         "GET /repos/{owner}/{repo}",
@@ -43,6 +44,16 @@ OPERATIONS = {
         "POST /repos/{owner}/{repo}/issues/{index}/comments",
         "PATCH /repos/{owner}/{repo}/issues/comments/{id}",
     ),
+    "bitbucket-server": (
+        f"GET {_SERVER}",
+        f"POST {_SERVER}/commits/{{commitId}}/builds",
+        f"GET {_SERVER}/pull-requests",
+        f"GET {_SERVER}/pull-requests/{{pullRequestId}}",
+        f"GET {_SERVER}/pull-requests/{{pullRequestId}}/activities",
+        f"POST {_SERVER}/pull-requests/{{pullRequestId}}/comments",
+        f"GET {_SERVER}/pull-requests/{{pullRequestId}}/comments/{{commentId}}",
+        f"PUT {_SERVER}/pull-requests/{{pullRequestId}}/comments/{{commentId}}",
+    ),
 }
 DECISIVE = (
     "type", "enum", "format", "properties", "required", "items", "nullable", "oneOf", "anyOf", "allOf", "default",
@@ -50,6 +61,8 @@ DECISIVE = (
 )  # fmt: skip
 """What decides about a value."""
 DEEPEST = 12
+SHALLOW = {"bitbucket-server": 2}
+"""The levels of a schema that are taken, fewer for a forge whose comments have a whole pull request in them."""
 
 
 def main() -> None:
@@ -57,7 +70,8 @@ def main() -> None:
     forge, file, version = sys.argv[1:]
     text = Path(file).read_text()
     document = json.loads(re.sub(r"\{\{[^}]*\}\}", "x", text) if file.endswith(".tmpl") else text)
-    operations = [extract_operation(document, *name.split(" ")) for name in OPERATIONS[forge]]
+    levels = SHALLOW.get(forge, DEEPEST)
+    operations = [extract_operation(document, *name.split(" "), levels) for name in OPERATIONS[forge]]
     info = document["info"]
     license_name = info.get("license", {}).get("name", "")
     taken = {"title": info["title"], "version": version, "license": license_name, "operations": operations}
@@ -65,40 +79,41 @@ def main() -> None:
     print()
 
 
-def extract_operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
-    """One operation: its parameters, its body, and the statuses of its answers."""
+def extract_operation(document: dict[str, Any], method: str, path: str, levels: int = DEEPEST) -> dict[str, Any]:
+    """One operation: its parameters, ``levels`` of its body, and the statuses of its answers."""
     operation = document["paths"][path][method.lower()]
     parameters, body = [], None
     for written in [*operation.get("parameters", []), *document["paths"][path].get("parameters", [])]:
         parameter = resolve(document, written)
         if parameter["in"] == "body":
-            body = simplify(document, parameter["schema"])
+            body = simplify(document, parameter["schema"], levels)
         elif parameter["in"] in ("path", "query"):
-            schema = simplify(document, parameter.get("schema", parameter))
+            schema = simplify(document, parameter.get("schema", parameter), levels)
             required = parameter.get("required") is True
             schema.pop("required", None)
             parameters.append(
                 {"name": parameter["name"], "in": parameter["in"], "required": required, "schema": schema}
             )
     if "requestBody" in operation:
-        body = simplify(document, resolve(document, operation["requestBody"])["content"]["application/json"]["schema"])
+        content = resolve(document, operation["requestBody"])["content"]
+        body = simplify(document, content.get("application/json", content.get("*/*"))["schema"], levels)
     answers = sorted(status for status in operation["responses"] if status.isdigit())
     return {"method": method, "path": path, "parameters": parameters, "body": body, "answers": answers}
 
 
-def simplify(document: dict[str, Any], schema: Any, depth: int = 0) -> Any:
-    """``schema`` with its references resolved, and without its words."""
+def simplify(document: dict[str, Any], schema: Any, levels: int) -> Any:
+    """``levels`` of ``schema`` with its references resolved, and without its words."""
     if isinstance(schema, list):
-        return [simplify(document, one, depth + 1) for one in schema]
-    if not isinstance(schema, dict) or depth > DEEPEST:
+        return [simplify(document, one, levels - 1) for one in schema]
+    if not isinstance(schema, dict) or levels < 0:
         return {} if isinstance(schema, dict) else schema
     schema = resolve(document, schema)
     rest = {name: schema[name] for name in DECISIVE if name in schema}
     for name in ("items", "additionalProperties", "oneOf", "anyOf", "allOf"):
         if name in rest:
-            rest[name] = simplify(document, rest[name], depth + 1)
+            rest[name] = simplify(document, rest[name], levels - 1)
     if "properties" in rest:
-        rest["properties"] = {name: simplify(document, one, depth + 1) for name, one in rest["properties"].items()}
+        rest["properties"] = {name: simplify(document, one, levels - 1) for name, one in rest["properties"].items()}
     return rest
 
 

@@ -17,7 +17,7 @@ from reconciler.settings import SourceSettings
 from reconciler.settings.forges import ForgeAppSettings, ForgeSettings
 from tests.notifications.forges.stub_forge import COMMIT, TOKEN
 
-KINDS = ("github", "gitlab", "gitea", "forgejo", "bitbucket")
+KINDS = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server")
 SOURCE = SourceSettings("shop", "https://git.example.com/acme/shop.git", branch="main")
 
 

@@ -19,9 +19,14 @@ from jsonschema import Draft202012Validator
 from tests.support.waiting import serving
 
 DESCRIPTIONS = Path(__file__).parent / "descriptions"
-PREFIXES = {"github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0"}
+PREFIXES = {
+    "github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0",
+    "bitbucket-server": "/rest",
+}  # fmt: skip
 TOKEN = "planted-token-4711"
 COMMIT = "4f" * 20
+_REPOSITORY = ("owner", "repo", "workspace", "repo_slug", "id", "projectKey", "repositorySlug")
+"""Parameters that name the repository."""
 
 
 class Request(NamedTuple):
@@ -59,6 +64,8 @@ class StubForge:
         self.failures: list[Failure] = []
         """What happens to the next requests, in order."""
         self.comments: dict[int, dict[int, str]] = {}
+        self.versions: dict[int, int] = {}
+        """How often a comment was changed."""
         self.statuses: dict[str, list[dict[str, Any]]] = {}
         self.check_runs: dict[int, dict[str, Any]] = {}
         self.deployments: dict[int, dict[str, Any]] = {}
@@ -124,22 +131,22 @@ class StubForge:
             return 201, {"token": token, "expires_at": "2100-01-01T00:00:00Z"}
         if path.endswith("/installation"):
             return 200, {"id": 42}
-        if "/statuses" in path and "deployments" not in path:
-            sha = names.get("sha") or names["commit"]
+        if path.endswith("/builds") or ("/statuses" in path and "deployments" not in path):
+            sha = names.get("sha") or names.get("commit") or names["commitId"]
             self.statuses.setdefault(sha, []).append(body)
-            return 201, {"id": self.next_id(), "key": "x"}
+            return (204, None) if path.endswith("/builds") else (201, {"id": self.next_id(), "key": "x"})
         if "check-runs" in path:
             return self._check_run(method, names, body)
         if "deployments" in path:
             return self._deployment(method, path, names, request)
         if "comments" in path or path.endswith(("/notes", "/notes/{note_id}")):
             return self._comment(method, names, request)
-        if path.rpartition("/")[2] in ("pulls", "merge_requests", "pullrequests"):
+        if path.endswith("/activities"):
+            return 200, self._page(request, self._list_activities(int(names["pullRequestId"])))
+        if path.rpartition("/")[2] in ("pulls", "merge_requests", "pullrequests", "pull-requests"):
             return 200, self._page(request, list(self.pulls.values()))
         if "pull" in path or "merge_requests" in path:
-            number = int(
-                next(names[name] for name in names if name not in ("owner", "repo", "workspace", "repo_slug", "id"))
-            )
+            number = int(next(names[name] for name in names if name not in _REPOSITORY))
             pulls = self.closed | self.pulls
             return (200, pulls[number]) if number in pulls else (404, {"message": "Not Found"})
         return 200, {"id": 1, "full_name": "acme/shop"}
@@ -172,6 +179,8 @@ class StubForge:
     def _comment(self, method: str, names: dict[str, str], request: Request) -> tuple[int, Any]:
         body = request.body
         text = body["content"]["raw"] if body and "content" in body else (body or {}).get("body", "")
+        if self.kind == "bitbucket-server":
+            return self._comment_with_version(method, names, body)
         own = names.get("comment_id") or names.get("note_id") or (names.get("id") if method == "PATCH" else None)
         if own is not None and method != "GET":
             for comments in self.comments.values():
@@ -192,12 +201,36 @@ class StubForge:
         comments[made := self.next_id()] = text
         return 201, {"id": made}
 
+    def _comment_with_version(self, method: str, names: dict[str, str], body: Any) -> tuple[int, Any]:
+        """A comment that is changed only by who knows its version."""
+        comments = self.comments.setdefault(int(names["pullRequestId"]), {})
+        if method == "POST":
+            comments[made := self.next_id()] = body["text"]
+            return 201, {"id": made, "version": 0, "text": body["text"]}
+        own = int(names["commentId"])
+        if own not in comments:
+            return 404, {"errors": [{"message": f"Comment {own} does not exist."}]}
+        version = self.versions.get(own, 0)
+        if method == "PUT" and body["version"] != version:
+            return 409, {
+                "errors": [{"message": "You are attempting to modify a comment based on out-of-date information."}]
+            }
+        if method == "PUT":
+            comments[own], self.versions[own] = body["text"], version + 1
+        return 200, {"id": own, "version": self.versions.get(own, 0), "text": comments[own]}
+
+    def _list_activities(self, number: int) -> list[Any]:
+        """The comments of a pull request, the newest first, and what opened it."""
+        comments = sorted(self.comments.get(number, {}).items(), reverse=True)
+        made = [{"id": id_, "action": "COMMENTED", "comment": {"id": id_, "text": text}} for id_, text in comments]
+        return [*made, {"id": 1, "action": "OPENED"}]
+
     def _page(self, request: Request, everything: list[Any]) -> Any:
         """The part of a list that a request asks for."""
         size = int(request.query.get("per_page") or request.query.get("limit") or request.query.get("pagelen") or 30)
-        page = int(request.query.get("page", 1))
-        part = everything[(page - 1) * size : page * size]
-        return {"values": part} if self.kind == "bitbucket" else part
+        start = int(request.query.get("start") or (int(request.query.get("page", 1)) - 1) * size)
+        part = everything[start : start + size]
+        return {"values": part} if self.kind.startswith("bitbucket") else part
 
 
 def _check(operation: dict[str, Any], names: dict[str, str], request: Request) -> Iterator[str]:
@@ -270,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(stub.requests) in stub.lost:
             self.close_connection = True
             return
-        self._reply(status, {}, json.dumps(answer).encode())
+        self._reply(status, {}, b"" if answer is None else json.dumps(answer).encode())
 
     def _fail(self, failure: Failure) -> None:
         time.sleep(failure.wait)
@@ -325,6 +358,14 @@ def make_pull(
             "iid": number, "state": state, "sha": head, "target_branch": base, "source_branch": "change",
             "source_project_id": 9 if fork else 1, "target_project_id": 1, "title": "A change", "web_url": "",
             "author": {"username": "ann"}, "merge_commit_sha": merged or None, "squash_commit_sha": None,
+        }  # fmt: skip
+    if kind == "bitbucket-server":
+        target = {"id": f"refs/heads/{base}", "latestCommit": "0" * 40, "repository": {"id": 1, "slug": "shop"}}
+        source = {"id": "refs/heads/change", "latestCommit": head, "repository": {"id": 9 if fork else 1}}
+        return {
+            "id": number, "version": 3, "state": "MERGED" if merged else "OPEN" if is_open else "DECLINED",
+            "title": "A change", "fromRef": source, "toRef": target,
+            "properties": {"mergeCommit": {"id": merged, "displayId": merged[:11]}} if merged else {},
         }  # fmt: skip
     if kind == "bitbucket":
         state = "MERGED" if merged else "OPEN" if is_open else "DECLINED"

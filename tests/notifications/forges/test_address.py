@@ -50,6 +50,14 @@ def test_a_repository_at_github_is_found_by_any_of_its_urls(url: str) -> None:
             "https://a.org/api/v1",
             "acme/shop",
         ),
+        ("https://git.a.org/scm/PRJ/shop.git", {"kind": "bitbucket-server"}, "https://git.a.org/rest", "PRJ/shop"),
+        ("ssh://git@git.a.org:7999/scm/shop.git", {"kind": "bitbucket-server"}, "https://git.a.org/rest", "scm/shop"),
+        (
+            "https://a.org/bitbucket/scm/~ann/shop.git",
+            {"kind": "bitbucket-server", "site": "https://a.org/bitbucket"},
+            "https://a.org/bitbucket/rest",
+            "~ann/shop",
+        ),
         ("https://git.a.org/a%20b/shop", {"kind": "gitea"}, "https://git.a.org/api/v1", "a%20b/shop"),
     ],
 )

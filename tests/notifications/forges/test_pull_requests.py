@@ -271,7 +271,7 @@ async def test_the_same_comment_is_changed_after_a_crash(shop: PipelineHarness, 
 
 
 @pytest.mark.parametrize("lost", range(1, 7))
-@pytest.mark.parametrize("kind", ["gitea", "github", "gitlab", "bitbucket"])
+@pytest.mark.parametrize("kind", ["gitea", "github", "gitlab", "bitbucket", "bitbucket-server"])
 async def test_a_lost_answer_and_a_crash_never_make_a_second_comment(
     kind: str, lost: int, shop: PipelineHarness, tmp_path: Path
 ) -> None:
@@ -369,7 +369,7 @@ async def test_a_pull_request_that_is_locked_stops_no_other(shop: PipelineHarnes
         await scene.set.close()
 
 
-@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea", "bitbucket"])
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea", "bitbucket", "bitbucket-server"])
 async def test_long_texts_of_one_pull_request_hide_no_other(
     kind: str, shop: PipelineHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

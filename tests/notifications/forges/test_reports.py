@@ -22,9 +22,11 @@ WORDS = {
     "gitea": ["pending", "pending", "success"],
     "forgejo": ["pending", "pending", "success"],
     "bitbucket": ["INPROGRESS", "INPROGRESS", "SUCCESSFUL"],
+    "bitbucket-server": ["INPROGRESS", "INPROGRESS", "SUCCESSFUL"],
 }
 SUPERSEDED = {
     "github": "success", "gitlab": "canceled", "gitea": "warning", "forgejo": "warning", "bitbucket": "STOPPED",
+    "bitbucket-server": "CANCELLED",
 }  # fmt: skip
 
 
@@ -193,6 +195,17 @@ async def test_a_test_message_checks_the_token(kind: str, tmp_path: Path) -> Non
         await channel.send(make_message(event=EventType.TEST, commit="", source=""), "")
         await channel.close()
         assert [request.method for request in stub.requests] == ["GET"]
+        assert not stub.faults
+
+
+@pytest.mark.parametrize("link", ["", f"https://{'a' * 500}.example.com"])
+async def test_bitbucket_server_has_a_link_that_it_takes(link: str, tmp_path: Path) -> None:
+    with run_stub("bitbucket-server") as stub:
+        channel = ForgeChannel(make_set(make_settings("bitbucket-server", stub.url, tmp_path)))
+        await channel.send(make_message(link=link), "")
+        await channel.close()
+        [status] = stub.statuses[COMMIT]
+        assert status["url"] == f"{stub.url}/projects/acme/repos/shop/commits/{COMMIT}"
         assert not stub.faults
 
 

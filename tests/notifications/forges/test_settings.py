@@ -22,17 +22,18 @@ PAGE = (Path(__file__).parents[3] / "docs" / "forges.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(notifications:.*?)```", PAGE, re.DOTALL)
 HOSTS = {
     "github": "github.com", "gitlab": "gitlab.example.com", "forgejo": "git.example.com", "bitbucket": "bitbucket.org",
+    "bitbucket-server": "bitbucket.example.com",
 }  # fmt: skip
 HEAD = "org: acme\nsources:\n  - {name: shop, url: 'https://%s/acme/shop.git'}\n"
 
 
 def test_the_page_has_an_example_for_each_forge() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_what_the_page_shows_is_complete(example: str, tmp_path: Path) -> None:
-    [name] = re.findall(r"^    (\w+):$", example, re.MULTILINE)
+    [name] = re.findall(r"^      type: ([\w-]+)", example, re.MULTILINE)
     file = tmp_path / "settings.yaml"
     file.write_text(HEAD % HOSTS[name] + example)
     settings = load_settings(file)
