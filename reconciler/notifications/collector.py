@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reconciler.clock import Clock
-from reconciler.model.finding import Severity
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import (
@@ -15,6 +14,7 @@ from reconciler.notifications.outcomes import (
     make_run_message,
 )
 from reconciler.notifications.rules import Rules, Subject
+from reconciler.notifications.severity import Severity
 from reconciler.notifications.troubles import TroubleLog, read_tags
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
@@ -60,7 +60,7 @@ class Collector:
 
     def next_due(self) -> float | None:
         """When something is to be said though nothing new happens; seconds since the epoch, or None."""
-        times = (self._records.troubles.next_due(), self._records.deliveries.next_due())
+        times = (self._troubles.next_check(), self._records.deliveries.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def _collect_batch(self) -> bool:
@@ -90,14 +90,16 @@ class Collector:
         trouble, recovers = self._follow_source(run, state, notice.at)
         message = make_run_message(run, notice.at, recovers=recovers)
         tags = read_tags(self._records, run.keys) if self._rules.has_tags else frozenset()
-        subject = Subject(message.event, state, recovers, run.source, run.gvcs, tags=tags)
+        subject = Subject(message.event, state, recovers, (run.source,), run.gvcs, tags=tags, severity=message.severity)
         if run.commit:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
         self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
         if run.waiting:
             approval = make_approval_message(run, notice.at)
-            about = Subject(EventType.APPROVAL, State.NONE, source=run.source, gvcs=run.gvcs, tags=tags)
+            about = Subject(
+                approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
+            )
             self._outbox.send(News(approval, about, "", notice.at))
 
     def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:
@@ -117,7 +119,7 @@ def make_test_message(rule: str, by: str, at: float) -> Message:
         id=f"test/{rule}/{at:.3f}",
         sequence=0,
         event=EventType.TEST,
-        severity=Severity.NOTICE,
+        severity=Severity.INFO,
         title=f"A test of the rule {rule}",
         at=at,
         lines=(f"{by} tries whether messages arrive. Nothing has happened.",),

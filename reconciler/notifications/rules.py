@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from reconciler.notifications.message import EventType, State
+from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.troubles import Mute
 from reconciler.settings.notifications import DigestSettings, NotificationRuleSettings, NotificationSettings
 
@@ -16,17 +17,18 @@ from reconciler.settings.notifications import DigestSettings, NotificationRuleSe
 class Subject(msgspec.Struct, frozen=True):
     """What rules and mutes read of a message.
 
-    ``gvcs`` are all that it is about; () without ``keys``: any. ``keys`` are the resources that it names. ``tags`` are
-    those of its resources, read only if a rule has some.
+    ``sources`` and ``gvcs`` are all that it is about; no GVCs without ``keys``: any. ``keys`` are the resources that it
+    names. ``tags`` are those of its resources, read only if a rule has some.
     """
 
     event: EventType
     state: State
     recovers: bool = False
-    source: str = ""
+    sources: tuple[str, ...] = ()
     gvcs: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     tags: frozenset[tuple[str, str]] = frozenset()
+    severity: Severity = Severity.INFO
 
 
 class Rules:
@@ -69,7 +71,9 @@ def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:
 
 
 def _is_about(rule: NotificationRuleSettings, subject: Subject) -> bool:
-    if subject.event not in rule.events or (rule.sources and subject.source not in rule.sources):
+    if subject.event not in rule.events or subject.severity.rank < Severity(rule.severity).rank:
+        return False
+    if rule.sources and not set(rule.sources) & set(subject.sources):
         return False
     if not set(rule.tags.items()) <= subject.tags:
         return False
@@ -84,9 +88,9 @@ def is_wanted(rule: NotificationRuleSettings, state: State, *, recovers: bool) -
 
 def find_mute(mutes: Iterable[Mute], rule: str, subject: Subject) -> Mute | None:
     """The mute of ``subject``, which ``rule`` would send: of all its resources, if it names some."""
-    targets = {"all", f"rule/{rule}", f"source/{subject.source}"}
     muted = {mute.target: mute for mute in mutes}
-    whole = next((mute for target, mute in muted.items() if target in targets), None)
+    of_sources = [muted.get(f"source/{source}") for source in subject.sources]
+    whole = muted.get("all") or muted.get(f"rule/{rule}") or (of_sources[0] if of_sources and all(of_sources) else None)
     if whole is not None or not muted:
         return whole
     members: Sequence[Sequence[str]] = [(key, f"gvc/{gvc_of(key)}") for key in subject.keys] or [

@@ -59,7 +59,7 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     ``events`` are what they are about, ``states`` how that stands. Empty ``sources``, ``gvcs`` and ``tags`` mean all.
     In ``quiet_hours``, messages wait for their end; with a ``digest``, for its time. Troubles of the first ``wait``
     seconds are one message, and so are those of each ``interval`` after it. What is still wrong is sent again after
-    ``repeat``; 0: never.
+    ``repeat``; 0: never. ``severity`` is the least that is sent.
     """
 
     name: str
@@ -74,6 +74,7 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     wait: float = 30.0
     interval: float = 300.0
     repeat: float = 0.0
+    severity: str = "info"
 
 
 class HeartbeatSettings(msgspec.Struct, frozen=True, rename="camel"):
