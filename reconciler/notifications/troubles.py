@@ -246,7 +246,10 @@ class TroubleLog:
         subject = self._describe(kind, news.members or members, group)
         rule = self._rules.find_watching(group.channel, subject) if group.channel in self._rules.by_channel else None
         if rule is None:
-            self._records.troubles.put_group(msgspec.structs.replace(group, due=None, changes=0, is_inhibited=False))
+            # Who is not sent this any more is not sent its end either.
+            incident = group.incident + bool(group.reported)
+            after = msgspec.structs.replace(group, incident=incident, reported=(), severity="", due=None, changes=0)
+            self._records.troubles.put_group(msgspec.structs.replace(after, is_inhibited=False))
             return
         mute = find_mute(self._records.mutes.all(), rule.name, subject)
         if mute is not None:

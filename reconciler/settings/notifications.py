@@ -25,10 +25,14 @@ class AppriseChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """One receiver: exactly one of these is not None."""
+    """One receiver: exactly one of ``webhook`` and ``apprise`` is not None.
+
+    ``gvcs`` are those whose manifests may name it; ``*`` means all.
+    """
 
     webhook: WebhookChannelSettings | None = None
     apprise: AppriseChannelSettings | None = None
+    gvcs: tuple[str, ...] = ()
 
 
 FAILURES_AND_RECOVERIES = ("failure", "recovery")

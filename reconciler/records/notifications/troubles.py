@@ -143,6 +143,10 @@ class Troubles:
         """Look at once at the groups that wait for the end of a suspension, or for a location."""
         self._db.write("UPDATE trouble_groups SET due = ? WHERE is_inhibited AND due > ?", (now, now))
 
+    def wake_reported(self, now: float) -> None:
+        """Look at once at the groups that were reported: the rules changed, and some may be of no channel any more."""
+        self._db.write("UPDATE trouble_groups SET due = ? WHERE due IS NULL AND reported <> '[]'", (now,))
+
     def sweep(self, before: float) -> None:
         """Forget facts that nobody is to be told of any more, and what was said before ``before`` and is over."""
         sql = """DELETE FROM troubles WHERE once AND NOT EXISTS (SELECT 1 FROM trouble_groups AS sent
