@@ -12,6 +12,8 @@ MANY = "*"
 """The cause of troubles of very many causes, which begin together: they are one message."""
 MOST_CAUSES = 5
 """The most causes that begin together and are a message each."""
+MOST_CHARACTERS = 4_000
+"""The characters of a text in which a cause is looked for."""
 _NAMING = frozenset({EventType.HEALTH, EventType.CRON})
 """Events whose texts say why something does not run."""
 _SHARED = re.compile(
@@ -28,11 +30,12 @@ def find_cause(trouble: Trouble) -> str:
     """
     kind = EventType(trouble.event)
     if kind in _NAMING:
-        named = (match[0].rstrip("./-") for match in _SHARED.finditer(trouble.message))
+        text = trouble.message[:MOST_CHARACTERS]
+        named = (match[0].rstrip("./-") for match in _SHARED.finditer(text))
         shared = next((name for name in named if name != trouble.key), "")
         if shared:
             return shared
-        image = _IMAGE.search(trouble.message)
+        image = _IMAGE.search(text)
         if image is not None:
             return f"image/{image[1]}"
     return trouble.reason if kind is EventType.DAEMON else f"{trouble.reason}@{trouble.source}"

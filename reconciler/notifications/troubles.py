@@ -114,8 +114,11 @@ class TroubleLog:
 
     def _add_event(self, event: Event, transition: _Transition, source: str, now: float) -> None:
         key, source = ("", "") if event.reason in _DISK else (event.key, source)
+        location = event.key.removeprefix("location/")
         if event.reason == Reason.LOCATION_REACHABLE:
-            self._returning[event.key.removeprefix("location/")] = now + RETURN_SECONDS
+            self._returning[location] = now + RETURN_SECONDS
+        elif event.reason == Reason.LOCATION_UNREACHABLE:
+            self._returning.pop(location, None)
         if transition.ends:
             self._close(transition.kind, key, event.location, now, facts=transition.kind in _CONDITIONS)
             return
@@ -149,6 +152,9 @@ class TroubleLog:
     def check_records(self, names: Iterable[str], now: float) -> None:
         """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``."""
         known = {"", *names}
+        for key in self._records.troubles.list_keys(str(EventType.DAEMON), str(Reason.LOCATION_UNREACHABLE)):
+            # The daemon says so again if it is still away, and nothing if it is back.
+            self._returning[key.removeprefix("location/")] = now + RETURN_SECONDS
         for trouble in self._records.troubles.all():
             if trouble.source not in known:
                 self._records.troubles.close(trouble.event, trouble.key, trouble.location)
@@ -177,21 +183,27 @@ class TroubleLog:
         self._records.troubles.sweep(now - KEEP_GROUPS_SECONDS)
 
     def _check_locations(self, now: float) -> None:
-        """End what is well at locations that answer again: while they did not, nothing was known, and no event came."""
+        """Look at locations that answer again, or did not when this process began, and end what is well there.
+
+        While a location did not answer, nothing was known of what runs there, and no event says that it is well.
+        """
         for location in [name for name, at in self._returning.items() if at <= now]:
             del self._returning[location]
+            target = f"location/{location}"
+            is_lost = bool(self._records.troubles.find(str(EventType.DAEMON), target, ""))
+            if is_lost and self._records.applied.is_unknown(location):
+                self._returning[location] = now + RETURN_SECONDS
+                continue
+            self._close(EventType.DAEMON, target, "", now, facts=False)
             troubles = self._records.troubles.list_at(str(EventType.HEALTH), location)
-            recorded = self._records.applied.get_many({one.key for one in troubles}, bodies=False) if troubles else {}
-            well = {
-                key
-                for key, found in recorded.items()
-                for one in found
-                if one.location == location and one.health.is_good
-            }
             for trouble in troubles:
-                if trouble.key in well:
+                if self._is_well(trouble):
                     self._close(EventType.HEALTH, trouble.key, location, now)
             self._records.troubles.wake_inhibited(now)
+
+    def _is_well(self, trouble: Trouble) -> bool:
+        record = self._records.applied.at(trouble.key, trouble.location)
+        return record is not None and record.health.is_good
 
     def _merge_causes(self, event: str) -> bool:
         """Make one of very many causes that nobody was told of; returns whether there were as many."""

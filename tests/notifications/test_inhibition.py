@@ -180,3 +180,34 @@ def test_another_location_inhibits_nothing(post: Post) -> None:
     post.collect()
     post.collect(after=31)
     assert sorted(post.titles()) == ["location/far has a problem", "workload/shop/api is unhealthy"]
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_location_that_came_back_while_the_daemon_was_down_inhibits_nothing(post: Post, is_back: bool) -> None:
+    post.happen("location/local", Reason.LOCATION_UNREACHABLE, "no answer", "")
+    for key in (API, WEB, BANK):
+        set_health(post, key, Health.UNKNOWN)
+    post.collect()
+    post.collect(after=31)
+    post.collector = post.new_collector()
+    post.collector.open()
+    if is_back:
+        set_health(post, API, Health.UNHEALTHY)
+        post.happen(API, Reason.UNHEALTHY)
+    else:
+        post.happen("location/local", Reason.LOCATION_UNREACHABLE, "no answer", "")
+    pass_time(post, 15)
+    more = ["location/local is well again", "workload/shop/api is unhealthy"] if is_back else []
+    assert sorted(post.titles()) == sorted(["location/local has a problem", *more])
+
+
+def test_a_location_stays_away_as_long_as_nothing_is_known_of_it(post: Post) -> None:
+    post.happen("location/local", Reason.LOCATION_UNREACHABLE, "no answer", "")
+    for key in (API, WEB, BANK):
+        set_health(post, key, Health.UNKNOWN)
+    post.collect()
+    post.collect(after=31)
+    post.collector = post.new_collector()
+    post.collector.open()
+    pass_time(post, 30)
+    assert post.titles() == ["location/local has a problem"]
