@@ -245,12 +245,12 @@ class TroubleLog:
             rule = self._rules.find_watching(channel, subject)
             if rule is None:
                 continue
-            group = self._records.troubles.group(channel, trouble.event, trouble.cause)
+            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
             after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
             due = end_quiet_hours(rule, after)
             if group.due is not None and (group.changes or group.is_inhibited):
                 due = min(due, group.due)
-            self._records.troubles.put_group(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
+            self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
     def _send_group(self, group: TroubleGroup, inhibition: Inhibition, now: float) -> None:
         kind, members = EventType(group.event), self._list_members(group)

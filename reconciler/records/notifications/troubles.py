@@ -128,6 +128,20 @@ class Troubles:
         row = self._db.one(sql, (channel, event, cause))
         return TroubleGroup(channel, event, cause) if row is None else _read_group(row)
 
+    def timer(self, channel: str, event: str, cause: str) -> TroubleGroup:
+        """The group without what was reported, which may be much; for ``set_timer``."""
+        sql = """SELECT due, last, changes, is_inhibited FROM trouble_groups
+            WHERE channel = ? AND event = ? AND cause = ?"""
+        row = self._db.one(sql, (channel, event, cause)) or (None, 0.0, 0, 0)
+        group = TroubleGroup(channel, event, cause, due=row[0], last=row[1], changes=row[2])
+        return msgspec.structs.replace(group, is_inhibited=bool(row[3]))
+
+    def set_timer(self, group: TroubleGroup) -> None:
+        """Record when ``group`` is due, and how much of it changed."""
+        sql = """INSERT INTO trouble_groups VALUES (?, ?, ?, '', 0, '[]', '', 0, ?, ?, 0)
+            ON CONFLICT DO UPDATE SET due = excluded.due, changes = excluded.changes"""
+        self._db.write(sql, (group.channel, group.event, group.cause, group.due, group.changes))
+
     def due_groups(self, now: float) -> Sequence[TroubleGroup]:
         """The groups about which something is to be said at ``now``."""
         sql = "SELECT * FROM trouble_groups WHERE due <= ? ORDER BY due, channel, event, cause"
