@@ -8,8 +8,11 @@ from pathlib import Path
 from docs.generate.tables import table
 from reconciler.model.finding import Finding, Severity
 from reconciler.notifications.bodies import format_text
+from reconciler.notifications.causes import find_cause
 from reconciler.notifications.message import EventType, Message, MessageResource
 from reconciler.notifications.outcomes import RunNotice, make_approval_message, make_run_message
+from reconciler.notifications.severity import Severity as MessageSeverity
+from reconciler.notifications.severity import grade_reason
 from reconciler.notifications.troubles import TRANSITIONS, make_trouble_message
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
@@ -39,7 +42,8 @@ def page() -> str:
     rows = ((f"`{kind}`", words, "yes" if str(kind) in USUAL_EVENTS else "no") for kind, words in WORDS.items())
     facts = {
         "@events": table(("Event", "What it is about", "In rules without `events`"), rows),
-        "@reasons": table(("Reason", "Event", "What it does"), _list_reasons()),
+        "@severities": table(("Severity", "What has it"), _list_severities()),
+        "@reasons": table(("Reason", "Event", "What it does", "Severity"), _list_reasons()),
         "@examples": "\n\n".join(f"```text\n{format_text(message)}\n```" for message in make_examples()),
     }
     text = TEMPLATE.read_text()
@@ -48,11 +52,31 @@ def page() -> str:
     return text
 
 
-def _list_reasons() -> Iterator[tuple[str, str, str]]:
-    yield f"`{ConditionType.SOURCE_STALE}`", f"`{EventType.DAEMON}`", "begins one, until the source can be read"
+OUTCOMES = {
+    MessageSeverity.CRITICAL: (),
+    MessageSeverity.ERROR: ("commits and revisions that fail or are refused",),
+    MessageSeverity.WARNING: ("approvals that are asked for",),
+    MessageSeverity.INFO: ("commits that wait, are being applied, were applied or superseded",),
+}
+"""What has each severity beside troubles; a test compares it with the messages of the code."""
+
+
+def _list_severities() -> Iterator[tuple[str, str]]:
+    reasons = {str(ConditionType.SOURCE_STALE): ""} | {
+        str(reason): "" for reason, one in TRANSITIONS.items() if not one.ends
+    }
+    for severity in reversed(MessageSeverity):
+        graded = [f"`{reason}`" for reason in reasons if grade_reason(reason) is severity]
+        yield f"`{severity}`", "; ".join(part for part in (*OUTCOMES[severity], ", ".join(graded)) if part)
+
+
+def _list_reasons() -> Iterator[tuple[str, str, str, str]]:
+    stale = str(ConditionType.SOURCE_STALE)
+    yield f"`{stale}`", f"`{EventType.DAEMON}`", "begins one, until the source can be read", f"`{grade_reason(stale)}`"
     for reason, transition in TRANSITIONS.items():
         word = "ends one" if transition.ends else "a fact" if transition.once else "begins one"
-        yield f"`{reason}`", f"`{transition.kind}`", word
+        severity = "that of what it ends" if transition.ends else f"`{grade_reason(reason)}`"
+        yield f"`{reason}`", f"`{transition.kind}`", word, severity
 
 
 def make_examples() -> Iterator[Message]:
@@ -90,6 +114,11 @@ def make_examples() -> Iterator[Message]:
         ),
     ):
         trouble = Trouble(str(kind), key, "", "main", str(reason), text, AT)
-        yield make_trouble_message(TroubleGroup("ops", str(kind), "main"), kind, [trouble], AT)
-    ended = TroubleGroup("ops", "health", "main", reported=("workload/shop/api",))
+        yield make_trouble_message(TroubleGroup("ops", str(kind), find_cause(trouble)), kind, [trouble], AT)
+    text = "not healthy at here: SecretUnusable: secret/db has no key `url`"
+    many = [
+        Trouble("health", f"workload/shop/{name}", "here", "main", "Unhealthy", text, AT) for name in ("api", "web")
+    ]
+    yield make_trouble_message(TroubleGroup("ops", "health", find_cause(many[0])), EventType.HEALTH, many, AT)
+    ended = TroubleGroup("ops", "health", "secret/db", "main", reported=("workload/shop/api",))
     yield make_trouble_message(ended, EventType.HEALTH, [], AT)

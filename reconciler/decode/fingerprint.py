@@ -31,5 +31,5 @@ def _fingerprint_build() -> str:
 def decoder_fingerprint(dialect: ManifestContext) -> str:
     """Name everything that a decoded document depends on besides its bytes; an encrypted document is never cached."""
     text = f"{__version__} {_fingerprint_build()} {dialect.org} {dialect.scheme} {dialect.secrets} {dialect.images}"
-    text += f" {dialect.unknown_fields}"
+    text += f" {dialect.unknown_fields} {dialect.channels}"
     return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()

@@ -95,6 +95,19 @@ RULES = (
         "docs/containers.md#images",
     ),
     error_rule(
+        "notify-channel",
+        "A GVC names channels of notifications that are open to it.",
+        "Who may change a manifest cannot send to the receivers of others: the operator opens a channel by `gvcs`.",
+        "docs/notifications.md#rules-of-a-team",
+    ),
+    Rule(
+        "notify-unknown",
+        Severity.WARNING,
+        "A GVC names channels of notifications that there are.",
+        "To others nothing is sent. Another host that applies the same manifests may have them.",
+        "docs/notifications.md#rules-of-a-team",
+    ),
+    error_rule(
         "bad-link",
         "A link has one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning with /org/.",
         "Other forms cannot be followed, so it is unknown whether the target exists.",

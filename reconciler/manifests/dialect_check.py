@@ -13,6 +13,7 @@ from reconciler.model.finding import Severity
 from reconciler.model.image_names import full_name, is_allowed
 from reconciler.model.key import KINDS, Kind
 from reconciler.model.kinds.table import UNMODELLED_PERMISSIONS
+from reconciler.model.notify_tags import MOST_CHANNELS, NOTIFY, is_open, split_names
 from reconciler.model.platform import BUILT_IN_TAGS, MARK_TAGS, SPELLING, TAG_PREFIX, UNMODELLED_TAGS
 from reconciler.model.resource import escape_pointer_step, pointer_text
 
@@ -25,6 +26,8 @@ def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext
     yield from _check_tags(value, context)
     yield from _check_variables(kind, value, context)
     yield from _check_unmodelled_fields(kind, value, context)
+    if kind is Kind.GVC and context.channels is not None:
+        yield from _check_channels(value, context.channels)
     if kind is Kind.POLICY:
         yield from _check_permissions(value, context)
     if kind is Kind.ORG:
@@ -109,6 +112,21 @@ def _check_org_name(value: dict[str, Any], context: ManifestContext) -> Iterator
             f"write `name: {context.org}`, or move the manifest to the repository of that org",
             "org-name",
         )
+
+
+def _check_channels(value: dict[str, Any], channels: dict[str, tuple[str, ...]]) -> Iterator[NormalizeProblem]:
+    """The channels that a GVC names: a channel that is not open to it is refused, as each reference is an access."""
+    gvc, pointer = str(value.get("name")), f"/tags/{escape_pointer_step(NOTIFY)}"
+    usable = [name for name, gvcs in channels.items() if is_open(gvcs, gvc)]
+    names = f"name one of: {', '.join(usable[:MOST_PATTERNS])}" if usable else "remove it"
+    for name in split_names(str((value.get("tags") or {}).get(NOTIFY, "")))[:MOST_CHANNELS]:
+        if name not in channels:
+            message = f"there is no channel {quote_text(name)} here, so nothing is sent to it"
+            yield NormalizeProblem(pointer, message, names, "notify-unknown", Severity.WARNING)
+        elif name not in usable:
+            message = f"the channel {quote_text(name)} is not open to the GVC {quote_text(gvc)}"
+            hint = f"{names}; or the operator adds the GVC to `notifications.channels.{name}.gvcs` in the settings"
+            yield NormalizeProblem(pointer, message, hint, "notify-channel")
 
 
 def _check_images(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:

@@ -21,7 +21,8 @@ class ManifestContext(msgspec.Struct, frozen=True):
     ``org_known`` is False if the org is unknown, and ``org`` only a placeholder.
     ``keyring`` decrypts secrets. ``secrets`` is the policy for secrets in plain text: ``any`` for a warning,
     ``encrypted-only`` for an error, empty for no finding. ``images`` are patterns of the images that manifests may
-    name; (): any. ``unknown_fields`` is the severity of fields of the platform that have no effect here.
+    name; (): any. ``unknown_fields`` is the severity of fields of the platform that have no effect here. ``channels``
+    has the GVCs that may name each channel of notifications; None: the settings are unknown.
     """
 
     org: str
@@ -32,6 +33,7 @@ class ManifestContext(msgspec.Struct, frozen=True):
     org_known: bool = True
     images: tuple[str, ...] = ()
     unknown_fields: str = "warning"
+    channels: dict[str, tuple[str, ...]] | None = None
 
     @property
     def prefix(self) -> str:

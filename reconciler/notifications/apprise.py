@@ -15,6 +15,7 @@ from reconciler.notifications.bodies import format_text
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message, State
 from reconciler.notifications.secret_files import read_secret_lines
+from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import AppriseChannelSettings
 from reconciler.tasks import wait_or_kill
 
@@ -24,6 +25,13 @@ _KILL_SECONDS = 0.5
 _MODULE = "reconciler.notifications.apprise_child"
 _PASSED = ("PATH", "LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 """Variables that the child gets; the daemon may have others that are secrets."""
+
+_KINDS = {
+    Severity.INFO: "info",
+    Severity.WARNING: "warning",
+    Severity.ERROR: "failure",
+    Severity.CRITICAL: "failure",
+}
 
 
 class AppriseRequest(msgspec.Struct, frozen=True):
@@ -68,11 +76,9 @@ class AppriseChannel:
 
 def choose_kind(message: Message) -> str:
     """The kind of ``message`` in the words of Apprise, from which services make colours and icons."""
-    if message.state is State.FAILURE:
-        return "failure"
     if message.state is State.SUCCESS:
         return "success"
-    return "warning" if message.severity == "warning" else "info"
+    return _KINDS[message.severity]
 
 
 async def _ask_child(request: AppriseRequest) -> AppriseAnswer:

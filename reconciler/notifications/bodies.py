@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from reconciler.model.revision import shorten_id
-from reconciler.notifications.message import Message, MessageResource
+from reconciler.notifications.message import Message, MessageResource, State
+from reconciler.notifications.severity import Severity
 from reconciler.printable import escape_text
 from reconciler.render.findings import format_place
 
@@ -111,6 +112,8 @@ def _list_lines(message: Message) -> Iterator[str]:
         yield shorten_text(f"{format_place(finding)}: {finding.message}", LONGEST_LINE)
     if message.left_out:
         yield f"and {message.left_out} more"
+    if message.severity is not Severity.INFO and message.state is not State.SUCCESS:
+        yield f"Severity: {message.severity}"
     if message.commit:
         yield f"Commit {shorten_id(message.commit)}"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from reconciler.clock import Clock
-from reconciler.model.finding import Severity
+from reconciler.notifications.gvc_rules import load_rules, refresh_rules
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import (
+    MOST_KEYS,
     RunNotice,
     decode_notice,
     fingerprint_run,
@@ -14,7 +17,8 @@ from reconciler.notifications.outcomes import (
     make_approval_message,
     make_run_message,
 )
-from reconciler.notifications.rules import Rules, Subject
+from reconciler.notifications.rules import OWN_RULE, Rules, Subject, gvc_of
+from reconciler.notifications.severity import Severity
 from reconciler.notifications.troubles import TroubleLog, read_tags
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
@@ -38,12 +42,14 @@ class Collector:
         self._sources = [source.name for source in settings.sources]
         self._records = records
         self._clock = clock
+        self._settings = settings.notifications
         self._rules = Rules(settings.notifications)
         self._outbox = Outbox(records, self._rules)
         self._troubles = TroubleLog(records, self._rules, self._outbox)
 
     def open(self) -> None:
         """Begin: what a crash cut off is sent again, marked; of events before the first beginning, nothing is said."""
+        self._rules.replace_own(load_rules(self._settings, self._records).own.values())
         with self._records.transaction():
             if self._records.notices.cursor() is None:
                 self._records.notices.skip_events()
@@ -60,7 +66,7 @@ class Collector:
 
     def next_due(self) -> float | None:
         """When something is to be said though nothing new happens; seconds since the epoch, or None."""
-        times = (self._records.troubles.next_due(), self._records.deliveries.next_due())
+        times = (self._troubles.next_check(), self._records.deliveries.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def _collect_batch(self) -> bool:
@@ -69,7 +75,10 @@ class Collector:
         notices = records.notices.list(BATCH)
         cursor = records.notices.cursor() or 0
         events = records.events.list(after_id=cursor, limit=BATCH)
+        gvcs = {event.key for event in events if event.key.startswith(OWN_RULE)}
         with records.transaction():
+            if gvcs and refresh_rules(self._rules, self._settings, records, sorted(gvcs)):
+                records.troubles.wake_reported(now)
             for notice in notices:
                 self._add_outcome(notice)
             if notices:
@@ -90,14 +99,17 @@ class Collector:
         trouble, recovers = self._follow_source(run, state, notice.at)
         message = make_run_message(run, notice.at, recovers=recovers)
         tags = read_tags(self._records, run.keys) if self._rules.has_tags else frozenset()
-        subject = Subject(message.event, state, recovers, run.source, run.gvcs, tags=tags)
+        subject = Subject(message.event, state, recovers, (run.source,), run.gvcs, tags=tags, severity=message.severity)
+        subject = msgspec.structs.replace(subject, is_whole=is_of_gvcs(run))
         if run.commit:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
         self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
         if run.waiting:
             approval = make_approval_message(run, notice.at)
-            about = Subject(EventType.APPROVAL, State.NONE, source=run.source, gvcs=run.gvcs, tags=tags)
+            about = Subject(
+                approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
+            )
             self._outbox.send(News(approval, about, "", notice.at))
 
     def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:
@@ -111,13 +123,20 @@ class Collector:
         return 0.0, False
 
 
+def is_of_gvcs(run: RunNotice) -> bool:
+    """Whether all that ``run`` changes, as far as it names it, belongs to one GVC."""
+    keys = {*run.keys, *(resource.key for resource in run.resources)}
+    is_all = len(run.keys) < MOST_KEYS and not run.findings
+    return is_all and len({gvc_of(key) for key in keys}) == 1 and len(run.gvcs) == 1
+
+
 def make_test_message(rule: str, by: str, at: float) -> Message:
     """A message by which ``by`` tries the rule ``rule``."""
     return Message(
         id=f"test/{rule}/{at:.3f}",
         sequence=0,
         event=EventType.TEST,
-        severity=Severity.NOTICE,
+        severity=Severity.INFO,
         title=f"A test of the rule {rule}",
         at=at,
         lines=(f"{by} tries whether messages arrive. Nothing has happened.",),
@@ -126,7 +145,7 @@ def make_test_message(rule: str, by: str, at: float) -> Message:
 
 def request_test(records: Records, notifications: NotificationSettings, rule: str, by: str, now: float) -> list[int]:
     """Let each channel of ``rule`` have a test message; returns the numbers of the deliveries. Raises RecordsError."""
-    rules = Rules(notifications)
+    rules = load_rules(notifications, records)
     outbox = Outbox(records, rules)
     chosen = rules.by_name[rule]
     message = make_test_message(rule, by, now)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.notifications.bodies import describe_message, format_text
 from reconciler.notifications.message import Message
 from reconciler.notifications.outbox import decode_message
+from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.render.layout import paint_text
 from reconciler.render.style import TextStyle
@@ -20,6 +21,8 @@ _COLOURS = {
     DeliveryStatus.WAITING: "yellow",
     DeliveryStatus.SENDING: "yellow",
 }
+
+_SEVERITY_COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 class ListedDelivery(NamedTuple):
@@ -36,7 +39,7 @@ def list_delivery(delivery: Delivery, *, is_whole: bool = False) -> ListedDelive
 
 
 def format_delivery(listed: ListedDelivery, style: TextStyle) -> str:
-    """A line with number, time, channel, status and title, then the answer; the text of the message if it is whole."""
+    """A line with the title and what became of it, then the answer; the text of the message if it is whole."""
     delivery, message, is_whole = listed
     tries = f" ({delivery.tries} tries)" if delivery.tries > 1 else ""
     line = "  ".join(
@@ -45,6 +48,7 @@ def format_delivery(listed: ListedDelivery, style: TextStyle) -> str:
             paint_text(format_iso_time(delivery.ended or delivery.created), "grey", style.colour),
             delivery.channel,
             paint_text(f"{delivery.status}{tries}", _COLOURS.get(delivery.status, ""), style.colour),
+            paint_text(str(message.severity), _SEVERITY_COLOURS.get(message.severity, ""), style.colour),
             message.title,
         )
     )
@@ -62,6 +66,7 @@ def describe_delivery(listed: ListedDelivery) -> dict[str, Any]:
         "rule": delivery.rule,
         "event": str(message.event),
         "state": delivery.state,
+        "severity": str(message.severity),
         "source": delivery.source or None,
         "title": message.title,
         "status": str(delivery.status),

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding
+from reconciler.notifications.severity import Severity
 
 
 class EventType(StrEnum):
@@ -87,7 +88,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     event: EventType
     state: State = State.NONE
-    severity: Severity = Severity.NOTICE
+    severity: Severity = Severity.INFO
     title: str
     at: float
     source: str = ""

@@ -122,7 +122,7 @@ class Outbox:
             message = make_superseded_message(former, commit, now)
             # Who was told that it began is told that it ended.
             if is_wanted(rule, State.SUPERSEDED, recovers=False) or is_wanted(rule, former.state, recovers=False):
-                subject = Subject(former.event, message.state, source=source)
+                subject = Subject(former.event, message.state, sources=(source,))
                 self.put(last.channel, rule, News(message, subject, "", now))
 
 

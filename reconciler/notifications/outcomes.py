@@ -8,10 +8,11 @@ from itertools import islice
 
 import msgspec
 
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding
 from reconciler.model.key import Key
 from reconciler.model.revision import shorten_id
 from reconciler.notifications.message import EventType, Message, MessageResource, State
+from reconciler.notifications.severity import Severity, choose_worst
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.times import format_iso_time
@@ -108,7 +109,7 @@ def make_run_message(notice: RunNotice, at: float, *, recovers: bool) -> Message
         sequence=0,
         event=EventType.REFUSED if refused else EventType.RUN,
         state=state,
-        severity=Severity.ERROR if serious else Severity.NOTICE,
+        severity=Severity.ERROR if serious else Severity.INFO,
         title=f"{notice.source}: {shorten_id(notice.commit)} {_describe_outcome(notice, recovers)}",
         at=at,
         source=notice.source,
@@ -156,7 +157,7 @@ def make_superseded_message(former: Message, commit: str, at: float) -> Message:
     return msgspec.structs.replace(
         former,
         state=State.SUPERSEDED,
-        severity=Severity.NOTICE,
+        severity=Severity.INFO,
         title=f"{former.source}: {shorten_id(former.commit)} is superseded by {shorten_id(commit)}",
         at=at,
         resources=(),
@@ -170,12 +171,11 @@ def make_superseded_message(former: Message, commit: str, at: float) -> Message:
 def make_digest_message(rule: str, messages: Sequence[Message], at: float) -> Message:
     """One message of many: what was sent by ``rule`` since the digest before."""
     count = len(messages)
-    failed = any(message.state is State.FAILURE for message in messages)
     return Message(
         id=f"digest/{rule}/{at:.0f}",
         sequence=0,
         event=EventType.DIGEST,
-        severity=Severity.WARNING if failed else Severity.NOTICE,
+        severity=choose_worst(message.severity for message in messages),
         title=f"{count} message{'s' * (count != 1)} since the last digest of {rule}",
         at=at,
         lines=tuple(f"{format_iso_time(message.at)} {message.title}" for message in messages[:MOST_DIGESTED]),

@@ -9,39 +9,58 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from reconciler.notifications.message import EventType, State
+from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.troubles import Mute
 from reconciler.settings.notifications import DigestSettings, NotificationRuleSettings, NotificationSettings
+
+OWN_RULE = "gvc/"
+"""How the names of the rules of GVCs begin; those of the settings have no slash."""
 
 
 class Subject(msgspec.Struct, frozen=True):
     """What rules and mutes read of a message.
 
-    ``gvcs`` are all that it is about; () without ``keys``: any. ``keys`` are the resources that it names. ``tags`` are
-    those of its resources, read only if a rule has some.
+    ``sources`` and ``gvcs`` are all that it is about; no GVCs without ``keys``: any. ``keys`` are the resources that it
+    names; with ``is_whole``, these GVCs have all that it is about. ``tags`` are those of its resources, read only if a
+    rule has some.
     """
 
     event: EventType
     state: State
     recovers: bool = False
-    source: str = ""
+    sources: tuple[str, ...] = ()
     gvcs: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     tags: frozenset[tuple[str, str]] = frozenset()
+    severity: Severity = Severity.INFO
+    is_whole: bool = True
 
 
 class Rules:
-    """The rules of the settings, by channel in their order: the first one that fits decides."""
+    """The rules of the settings and of GVCs, by channel in their order: the first one that fits decides.
+
+    Without rules in the settings, each channel has one of its own, but for those that are open to GVCs.
+    """
 
     def __init__(self, settings: NotificationSettings) -> None:
-        rules = settings.rules or tuple(NotificationRuleSettings(name, (name,)) for name in settings.channels)
-        rules = (*rules, *map(make_forge_rule, settings.forges))
-        self.by_name = {rule.name: rule for rule in rules}
-        self.by_channel = {
-            channel: tuple(rule for rule in rules if channel in rule.channels)
-            for channel in (*settings.channels, *settings.forges)
-        }
+        usual = (name for name, channel in settings.channels.items() if not channel.gvcs)
+        rules = settings.rules or tuple(NotificationRuleSettings(name, (name,)) for name in usual)
+        self._rules = (*rules, *map(make_forge_rule, settings.forges))
+        self._channels = (*settings.channels, *settings.forges)
         self.forges = frozenset(settings.forges)
         self.has_tags = any(rule.tags for rule in rules)
+        self.replace_own(())
+
+    def replace_own(self, own: Iterable[NotificationRuleSettings]) -> None:
+        """Take ``own`` as the rules of GVCs, which come after those of the settings."""
+        self.own = {rule.name: rule for rule in own}
+        rules = (*self._rules, *(self.own[name] for name in sorted(self.own)))
+        self.by_name = {rule.name: rule for rule in rules}
+        by_channel: dict[str, list[NotificationRuleSettings]] = {channel: [] for channel in self._channels}
+        for rule in rules:
+            for channel in rule.channels:
+                by_channel[channel].append(rule)
+        self.by_channel = {channel: tuple(found) for channel, found in by_channel.items()}
 
     def find(self, subject: Subject) -> list[tuple[str, NotificationRuleSettings]]:
         """Each channel that ``subject`` goes to, with the rule that says so."""
@@ -69,7 +88,11 @@ def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:
 
 
 def _is_about(rule: NotificationRuleSettings, subject: Subject) -> bool:
-    if subject.event not in rule.events or (rule.sources and subject.source not in rule.sources):
+    if subject.event not in rule.events or subject.severity.rank < Severity(rule.severity).rank:
+        return False
+    if rule.name.startswith(OWN_RULE) and not (subject.gvcs and subject.is_whole):
+        return False
+    if rule.sources and not set(rule.sources) & set(subject.sources):
         return False
     if not set(rule.tags.items()) <= subject.tags:
         return False
@@ -84,9 +107,9 @@ def is_wanted(rule: NotificationRuleSettings, state: State, *, recovers: bool) -
 
 def find_mute(mutes: Iterable[Mute], rule: str, subject: Subject) -> Mute | None:
     """The mute of ``subject``, which ``rule`` would send: of all its resources, if it names some."""
-    targets = {"all", f"rule/{rule}", f"source/{subject.source}"}
     muted = {mute.target: mute for mute in mutes}
-    whole = next((mute for target, mute in muted.items() if target in targets), None)
+    of_sources = [muted.get(f"source/{source}") for source in subject.sources]
+    whole = muted.get("all") or muted.get(f"rule/{rule}") or (of_sources[0] if of_sources and all(of_sources) else None)
     if whole is not None or not muted:
         return whole
     members: Sequence[Sequence[str]] = [(key, f"gvc/{gvc_of(key)}") for key in subject.keys] or [

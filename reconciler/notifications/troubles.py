@@ -1,7 +1,7 @@
 """Troubles: what is wrong and has not ended, from events and conditions, and the messages about it.
 
-Troubles of one kind and source are one message, so that one cause is one message. The first one comes when some time
-has passed, the next ones at intervals; in between, changes are only counted.
+Troubles of one kind and cause are one message. The first one comes when some time has passed, the next ones at
+intervals; in between, changes are only counted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model.finding import Severity
+from reconciler.notifications.causes import MANY, MOST_CAUSES, find_cause, is_shared, list_shared
+from reconciler.notifications.inhibition import Inhibition, read_inhibition
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import MOST_RESOURCES
 from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, gvc_of, is_wanted
+from reconciler.notifications.severity import Severity, choose_worst, grade_reason
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
 from reconciler.records.store import Records
@@ -25,6 +27,13 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings.notifications import NotificationRuleSettings
 from reconciler.times import format_duration
 
+SAME_CAUSE_SECONDS = 600.0
+"""What fails again within this time has the cause that it had, whatever its text says now."""
+RETURN_SECONDS = 30.0
+"""Seconds in which what runs at a location is observed after it answers again."""
+KEEP_GROUPS_SECONDS = 30 * 86_400.0
+"""Seconds for which is remembered what was said of a cause that has ended."""
+_MOST_FORMER = 10_000
 FLAPS = 3
 """Changes that end where they began and are a message nevertheless: something goes up and down."""
 
@@ -67,6 +76,9 @@ _BY_TEXT = {str(reason): transition for reason, transition in TRANSITIONS.items(
 _DISK = (Reason.DISK_FULL, Reason.DISK_RECOVERED)
 """Each source has an event of these, and there is one disk."""
 
+_CONDITIONS = frozenset({EventType.HEALTH, EventType.DRIFT, EventType.CRON})
+"""Events of which a resource has one trouble at a place, whatever its reason is now."""
+
 _WORDS = {
     EventType.HEALTH: ("is unhealthy", "are unhealthy", "healthy again"),
     EventType.DRIFT: ("differs from Git", "differ from Git", "as in Git again"),
@@ -84,6 +96,8 @@ class TroubleLog:
         self._records = records
         self._rules = rules
         self._outbox = outbox
+        self._former: dict[tuple[str, str, str], tuple[str, float]] = {}
+        self._returning: dict[str, float] = {}
 
     def add_events(self, events: Sequence[Event], now: float) -> None:
         """Record what ``events`` say."""
@@ -93,13 +107,20 @@ class TroubleLog:
             if event.reason == Reason.DELETED:
                 for trouble in self._records.troubles.of_key(event.key):
                     self._close(EventType(trouble.event), trouble.key, trouble.location, now)
+            elif event.reason == Reason.RESUMED:
+                self._records.troubles.wake_inhibited(now)
             elif (transition := _BY_TEXT.get(event.reason)) is not None:
                 self._add_event(event, transition, owners.get(event.key, ""), now)
 
     def _add_event(self, event: Event, transition: _Transition, source: str, now: float) -> None:
         key, source = ("", "") if event.reason in _DISK else (event.key, source)
+        location = event.key.removeprefix("location/")
+        if event.reason == Reason.LOCATION_REACHABLE:
+            self._returning[location] = now + RETURN_SECONDS
+        elif event.reason == Reason.LOCATION_UNREACHABLE:
+            self._returning.pop(location, None)
         if transition.ends:
-            self._close(transition.kind, key, event.location, now)
+            self._close(transition.kind, key, event.location, now, facts=transition.kind in _CONDITIONS)
             return
         trouble = Trouble(
             str(transition.kind),
@@ -108,7 +129,7 @@ class TroubleLog:
             source,
             event.reason,
             event.message,
-            event.at,
+            now if transition.once else event.at,
             transition.once,
         )
         self._open(trouble, now)
@@ -131,6 +152,9 @@ class TroubleLog:
     def check_records(self, names: Iterable[str], now: float) -> None:
         """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``."""
         known = {"", *names}
+        for key in self._records.troubles.list_keys(str(EventType.DAEMON), str(Reason.LOCATION_UNREACHABLE)):
+            # The daemon says so again if it is still away, and nothing if it is back.
+            self._returning[key.removeprefix("location/")] = now + RETURN_SECONDS
         for trouble in self._records.troubles.all():
             if trouble.source not in known:
                 self._records.troubles.close(trouble.event, trouble.key, trouble.location)
@@ -141,82 +165,153 @@ class TroubleLog:
         record = self._records.applied.at(trouble.key, trouble.location)
         return record is not None and not record.health.is_good
 
+    def next_check(self) -> float | None:
+        """When something is to be said, or a location that answers again to be looked at."""
+        times = (self._records.troubles.next_due(), *self._returning.values())
+        return min((time for time in times if time is not None), default=None)
+
     def send_due(self, now: float) -> None:
         """Write the messages that are due."""
-        suspended: dict[str, bool] = {}
-        for group in self._records.troubles.due_groups(now):
-            if group.source and group.source not in suspended:
-                target = source_target(group.source)
-                suspended[group.source] = self._records.suspensions.get(target) is not None
-            self._send_group(group, now, is_suspended=suspended.get(group.source, False))
+        self._check_locations(now)
+        groups = self._records.troubles.due_groups(now)
+        if not groups:
+            return
+        merged = [event for event in sorted({group.event for group in groups}) if self._merge_causes(event)]
+        inhibition = read_inhibition(self._records, self._returning)
+        for group in self._records.troubles.due_groups(now) if merged else groups:
+            self._send_group(group, inhibition, now)
+        self._records.troubles.sweep(now - KEEP_GROUPS_SECONDS)
+
+    def _check_locations(self, now: float) -> None:
+        """Look at locations that answer again, or did not when this process began, and end what is well there.
+
+        While a location did not answer, nothing was known of what runs there, and no event says that it is well.
+        """
+        for location in [name for name, at in self._returning.items() if at <= now]:
+            del self._returning[location]
+            target = f"location/{location}"
+            is_lost = bool(self._records.troubles.find(str(EventType.DAEMON), target, ""))
+            if is_lost and self._records.applied.is_unknown(location):
+                self._returning[location] = now + RETURN_SECONDS
+                continue
+            self._close(EventType.DAEMON, target, "", now, facts=False)
+            troubles = self._records.troubles.list_at(str(EventType.HEALTH), location)
+            for trouble in troubles:
+                if self._is_well(trouble):
+                    self._close(EventType.HEALTH, trouble.key, location, now)
+            self._records.troubles.wake_inhibited(now)
+
+    def _is_well(self, trouble: Trouble) -> bool:
+        record = self._records.applied.at(trouble.key, trouble.location)
+        return record is not None and record.health.is_good
+
+    def _merge_causes(self, event: str) -> bool:
+        """Make one of very many causes that nobody was told of; returns whether there were as many."""
+        causes = list_shared(self._records.troubles.list_unreported(event))
+        if len(causes) <= MOST_CAUSES:
+            return False
+        self._records.troubles.merge_causes(event, causes, MANY)
+        return True
 
     def _open(self, trouble: Trouble, now: float) -> None:
-        if self._records.troubles.open(trouble):
-            self._note_change(trouble, now)
+        kind, cause = EventType(trouble.event), self._choose_cause(trouble, now)
+        there = self._records.troubles.find(trouble.event, trouble.key, trouble.location)
+        former = next((one for one in there if kind in _CONDITIONS or one.cause == cause), None)
+        fresh = msgspec.structs.replace(trouble, cause=cause if former is None else former.cause)
+        self._records.troubles.open(fresh)
+        if former is None or former.once or grade_reason(trouble.reason).rank > grade_reason(former.reason).rank:
+            self._note_change(fresh, now)
 
-    def _close(self, kind: EventType, key: str, location: str, now: float) -> None:
-        for trouble in self._records.troubles.close(str(kind), key, location):
+    def _choose_cause(self, trouble: Trouble, now: float) -> str:
+        cause, until = self._former.pop((trouble.event, trouble.key, trouble.location), ("", 0.0))
+        if cause and now <= until:
+            return cause
+        cause, troubles = find_cause(trouble), self._records.troubles
+        is_one_of_many = is_shared(cause) and troubles.has_cause(trouble.event, MANY)
+        return MANY if is_one_of_many and not troubles.has_cause(trouble.event, cause) else cause
+
+    def _close(self, kind: EventType, key: str, location: str, now: float, *, facts: bool = True) -> None:
+        for trouble in self._records.troubles.close(str(kind), key, location, facts=facts):
+            if kind in _CONDITIONS:
+                self._former[trouble.event, key, trouble.location] = (trouble.cause, now + SAME_CAUSE_SECONDS)
+            if len(self._former) > _MOST_FORMER:
+                del self._former[next(iter(self._former))]
             self._note_change(trouble, now)
 
     def _note_change(self, trouble: Trouble, now: float) -> None:
         """Let the groups of ``trouble`` be due: a while after their first change, and an interval after a message."""
-        subject = self._describe(EventType(trouble.event), [trouble], trouble.source)
+        subject = self._describe(EventType(trouble.event), [trouble])
         for channel in self._rules.by_channel:
             rule = self._rules.find_watching(channel, subject)
             if rule is None:
                 continue
-            group = self._records.troubles.group(channel, trouble.event, trouble.source)
-            due = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
-            is_reminder = group.due is not None and group.changes == 0
-            due = group.due if group.due is not None and not is_reminder else end_quiet_hours(rule, due)
-            self._records.troubles.put_group(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
+            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
+            after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
+            due = end_quiet_hours(rule, after)
+            if group.due is not None and (group.changes or group.is_inhibited):
+                due = min(due, group.due)
+            self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
-    def _send_group(self, group: TroubleGroup, now: float, *, is_suspended: bool) -> None:
-        kind = EventType(group.event)
-        members = [
-            trouble
-            for trouble in self._records.troubles.list(group.event, group.source)
-            if group.channel in self._rules.by_channel
-            and self._rules.find_watching(group.channel, self._describe(kind, [trouble], group.source))
-        ]
-        subject = self._describe(kind, members, group.source, group.reported)
+    def _send_group(self, group: TroubleGroup, inhibition: Inhibition, now: float) -> None:
+        kind, members = EventType(group.event), self._list_members(group)
+        news = compare_group(group, members, inhibition)
+        subject = self._describe(kind, news.members or members, group)
         rule = self._rules.find_watching(group.channel, subject) if group.channel in self._rules.by_channel else None
         if rule is None:
-            self._records.troubles.put_group(msgspec.structs.replace(group, due=None, changes=0))
+            # Who is not sent this any more is not sent its end either.
+            incident = group.incident + bool(group.reported)
+            after = msgspec.structs.replace(group, incident=incident, reported=(), severity="", due=None, changes=0)
+            self._records.troubles.put_group(msgspec.structs.replace(after, is_inhibited=False))
             return
         mute = find_mute(self._records.mutes.all(), rule.name, subject)
-        if is_suspended or mute is not None:
-            # It is looked at again when the source is resumed, or the mute is over.
-            again = max(now + rule.interval, mute.until if mute is not None else 0.0)
+        if mute is not None:
+            again = max(now + rule.interval, mute.until)
             self._records.troubles.put_group(msgspec.structs.replace(group, due=again))
             return
-        keys = tuple(sorted({member.key for member in members}))
-        if not _is_news(group, keys, rule, now):
-            due = group.last + rule.repeat if rule.repeat and keys and group.reported else None
-            self._records.troubles.put_group(msgspec.structs.replace(group, due=due, changes=0))
+        if not news.is_news(group, rule, now):
+            due = choose_next_due(group, news, rule, now)
+            changes = group.changes if news.is_inhibited else 0
+            after = msgspec.structs.replace(group, due=due, changes=changes, is_inhibited=news.is_inhibited)
+            self._records.troubles.put_group(after)
             return
-        message = make_trouble_message(group, kind, members, now)
-        if is_wanted(rule, message.state, recovers=not members):
+        message = make_trouble_message(group, kind, news.members, now, news.recovered)
+        if is_wanted(rule, message.state, recovers=not news.members):
             self._outbox.put(group.channel, rule, News(message, subject, f"{now}", now))
-        self._end_group(group, members, rule, now)
+        self._end_group(group, news, rule, now)
 
-    def _end_group(
-        self, group: TroubleGroup, members: Sequence[Trouble], rule: NotificationRuleSettings, now: float
-    ) -> None:
-        for member in members:
-            if member.once:
-                self._records.troubles.close(member.event, member.key, member.location)
-        reported = tuple(sorted({member.key for member in members if not member.once}))
-        due = now + rule.repeat if rule.repeat and reported else None
-        ended = group.incident + (not reported)
-        after = msgspec.structs.replace(group, reported=reported, last=now, due=due, changes=0, incident=ended)
-        self._records.troubles.put_group(after)
+    def _list_members(self, group: TroubleGroup) -> list[Trouble]:
+        """The troubles that the channel of ``group`` is told of: what it was told stays, though it is less serious."""
+        if group.channel not in self._rules.by_channel:
+            return []
+        kind, reported = EventType(group.event), frozenset(group.reported)
+        return [
+            trouble
+            for trouble in self._records.troubles.list(group.event, group.cause)
+            if not (trouble.once and trouble.since <= group.last)
+            and (trouble.key in reported or self._rules.find_watching(group.channel, self._describe(kind, [trouble])))
+        ]
 
-    def _describe(
-        self, kind: EventType, members: Sequence[Trouble], source: str, reported: Sequence[str] = ()
-    ) -> Subject:
+    def _end_group(self, group: TroubleGroup, news: GroupNews, rule: NotificationRuleSettings, now: float) -> None:
+        facts = {member.key for member in news.members if member.once}
+        ongoing = {member.key for member in news.members if not member.once}
+        reported = tuple(key for key in news.keys if key in ongoing or key not in facts)
+        worst = choose_worst([news.severity, *([Severity(group.severity)] if group.reported else [])])
+        after = msgspec.structs.replace(
+            group,
+            source=find_source(news.members) if news.members else group.source,
+            incident=group.incident + (not reported),
+            reported=reported,
+            severity=str(worst) if reported else "",
+            last=now,
+            changes=0,
+            is_inhibited=news.is_inhibited,
+        )
+        due = choose_next_due(after, news, rule, now)
+        self._records.troubles.put_group(msgspec.structs.replace(after, due=due))
+
+    def _describe(self, kind: EventType, members: Sequence[Trouble], group: TroubleGroup | None = None) -> Subject:
         """What rules read of a message about ``members``, with the tags of their resources if a rule has some."""
-        subject = _subject_of(kind, members, source, reported)
+        subject = _make_subject(kind, members, group)
         if not self._rules.has_tags:
             return subject
         return msgspec.structs.replace(subject, tags=read_tags(self._records, subject.keys))
@@ -230,11 +325,76 @@ class TroubleLog:
         return owners
 
 
-def _subject_of(kind: EventType, members: Sequence[Trouble], source: str, reported: Sequence[str] = ()) -> Subject:
-    """What rules read of a message about ``members``, or, if nothing is wrong any more, about what was ``reported``."""
-    keys = tuple(dict.fromkeys(member.key for member in members)) or tuple(reported)
+class GroupNews(NamedTuple):
+    """What of a group can be said now.
+
+    ``members`` are troubles that are not inhibited, or that were reported; ``keys`` what is troubled as far as the
+    channel may know, ``recovered`` what no longer is. ``is_quiet``: all that could be said now is about what is
+    inhibited; ``is_inhibited``: something waits for the end of that.
+    """
+
+    members: Sequence[Trouble]
+    keys: tuple[str, ...]
+    recovered: tuple[str, ...]
+    is_quiet: bool
+    is_inhibited: bool
+
+    @property
+    def severity(self) -> Severity:
+        """That of the worst member."""
+        return choose_worst(grade_reason(member.reason) for member in self.members)
+
+    def is_news(self, group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> bool:
+        """Whether a message says more than the last one of ``group``."""
+        if self.is_quiet or not (self.keys or group.reported):
+            return False  # it is held, or came and went before anybody was told
+        if self.keys != group.reported:
+            return True
+        if group.severity and self.severity.rank > Severity(group.severity).rank:
+            return True
+        reminds = bool(rule.repeat) and now >= group.last + rule.repeat
+        return reminds or group.changes >= FLAPS
+
+
+def compare_group(group: TroubleGroup, members: Sequence[Trouble], inhibition: Inhibition) -> GroupNews:
+    """What of ``members``, all troubles of ``group`` now, can be said in spite of ``inhibition``."""
+    reported, troubled = set(group.reported), {member.key for member in members}
+    inhibited = {member.key for member in members if inhibition.covers(member)}
+    well = reported - troubled
+    hidden_ends = {key for key in well if inhibition.covers_key(key, group.source)}
+    shown = [member for member in members if member.key in reported or member.key not in inhibited]
+    keys = tuple(sorted({member.key for member in shown} | hidden_ends))
+    recovered = tuple(sorted(well - hidden_ends))
+    is_silent = {member.key for member in shown} <= inhibited and (bool(hidden_ends) or not recovered)
+    is_quiet = bool(inhibited or hidden_ends) and is_silent
+    return GroupNews(shown, keys, recovered, is_quiet, bool(inhibited - reported or hidden_ends))
+
+
+def choose_next_due(group: TroubleGroup, news: GroupNews, rule: NotificationRuleSettings, now: float) -> float | None:
+    """When ``group`` is looked at again though nothing changes: to remind of it, or because something of it is held."""
+    times = [group.last + rule.repeat] if rule.repeat and group.reported else []
+    # A suspension ends without a word if its time is over.
+    times += [now + rule.interval] if news.is_inhibited else []
+    return max(now + min(rule.interval, rule.repeat or rule.interval), min(times)) if times else None
+
+
+def _make_subject(kind: EventType, members: Sequence[Trouble], group: TroubleGroup | None) -> Subject:
+    """What rules read of a message about ``members``, or, without any, about the end of what ``group`` reported."""
+    keys = tuple(dict.fromkeys(member.key for member in members)) or (group.reported if group is not None else ())
     gvcs = tuple(dict.fromkeys(gvc for key in keys if (gvc := gvc_of(key))))
-    return Subject(kind, State.FAILURE if members else State.SUCCESS, not members, source, gvcs, keys)
+    former = [Severity(group.severity)] if group is not None and group.severity else []
+    severity = choose_worst([*former, *(grade_reason(member.reason) for member in members)])
+    sources = tuple(dict.fromkeys(member.source for member in members if member.source))
+    if group is not None and not members:
+        sources = (group.source,) if group.source else ()
+    state = State.FAILURE if members else State.SUCCESS
+    return Subject(kind, state, not members, sources, gvcs, keys, severity=severity)
+
+
+def find_source(members: Sequence[Trouble]) -> str:
+    """The source that all of ``members`` have, or ""."""
+    sources = {member.source for member in members}
+    return sources.pop() if len(sources) == 1 else ""
 
 
 def read_tags(records: Records, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -246,39 +406,37 @@ def read_tags(records: Records, keys: Sequence[str]) -> frozenset[tuple[str, str
     return frozenset(tags)
 
 
-def _is_news(group: TroubleGroup, keys: tuple[str, ...], rule: NotificationRuleSettings, now: float) -> bool:
-    if not keys and not group.reported:
-        return False  # it came and went before anybody was told
-    if keys != group.reported:
-        return True
-    reminds = bool(rule.repeat) and now >= group.last + rule.repeat
-    return reminds or group.changes >= FLAPS
-
-
-def make_trouble_message(group: TroubleGroup, kind: EventType, members: Sequence[Trouble], now: float) -> Message:
+def make_trouble_message(
+    group: TroubleGroup, kind: EventType, members: Sequence[Trouble], now: float, recovered: Sequence[str] = ()
+) -> Message:
     """What is said of ``members``, the troubles of ``group`` now; without any, that all is well again."""
     keys = list(dict.fromkeys(member.key for member in members))
     one, many, again = _WORDS[kind]
+    source = find_source(members) if members else group.source
     names = keys or list(group.reported)
-    what = _name_keys(names, group.source)
     ending = (one if len(names) == 1 else many) if keys else f"{'is' if len(names) == 1 else 'are'} {again}"
+    about = f": {group.cause}" if len(keys) > 1 and is_shared(group.cause) else ""
     flaps = [f"It changed {group.changes} times since {format_duration(now - group.last)} ago."]
-    recovered = sorted(set(group.reported) - set(keys)) if keys else []
     lines = [
-        *_list_causes(members),
-        *([f"{_name_keys(recovered, '')} {'is' if len(recovered) == 1 else 'are'} {again}"] if recovered else []),
+        *_list_texts(members),
+        *(
+            [f"{_name_keys(recovered, '')} {'is' if len(recovered) == 1 else 'are'} {again}"]
+            if recovered and keys
+            else []
+        ),
         *(flaps if group.last and group.changes >= FLAPS else []),
     ]
     shown = members[:MOST_RESOURCES]
+    worst = choose_worst(grade_reason(member.reason) for member in members)
     return Message(
-        id=f"{kind}/{group.source}/{group.incident}",
+        id=f"{kind}/{group.cause}/{group.incident}",
         sequence=0,
         event=kind,
         state=State.FAILURE if members else State.SUCCESS,
-        severity=Severity.ERROR if kind is not EventType.DRIFT else Severity.WARNING,
-        title=f"{what} {ending}",
+        severity=worst if members else Severity(group.severity or Severity.ERROR),
+        title=f"{_name_keys(names, source)} {ending}{about}",
         at=now,
-        source=group.source,
+        source=source,
         lines=tuple(lines),
         resources=tuple(MessageResource(m.key, "", m.location, m.reason, m.message) for m in shown),
         left_out=len(members) - len(shown),
@@ -294,10 +452,10 @@ def _name_keys(keys: Sequence[str], source: str) -> str:
     return f"{len(keys)} resources{of}"
 
 
-def _list_causes(members: Sequence[Trouble]) -> Iterator[str]:
-    """One line for each cause that several of ``members`` share, most first."""
-    causes = Counter(member.message for member in members)
+def _list_texts(members: Sequence[Trouble]) -> Iterator[str]:
+    """One line for each text that several of ``members`` share, most first."""
+    texts = Counter(member.message for member in members)
     if len(members) > 1:
-        for message, count in causes.most_common(3):
+        for message, count in texts.most_common(3):
             if count > 1:
                 yield f"{count} of them: {message}"

@@ -19,6 +19,7 @@ from reconciler.notifications.bodies import describe_message
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message
 from reconciler.notifications.secret_files import read_secret_file
+from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import WebhookChannelSettings
 from reconciler.times import format_iso_time
 
@@ -29,6 +30,8 @@ PREFIX = "whsec_"
 """What a secret begins with that is written in base64; any other one is taken as it is."""
 _AGAIN = frozenset({408, 409, 425, 429})
 """Answers below 500 after which it is tried again."""
+_SEVERITY_NUMBERS = {Severity.INFO: 9, Severity.WARNING: 13, Severity.ERROR: 17, Severity.CRITICAL: 21}
+"""The numbers of OpenTelemetry, as the extension ``severity`` of CloudEvents has them."""
 LONGEST_WAIT = 86_400.0
 """The longest wait in seconds that a receiver can ask for."""
 
@@ -133,6 +136,8 @@ def encode_event(message: Message, number: str, source: str) -> bytes:
         "type": f"io.reconciler.{message.event}{state}",
         "subject": message.id,
         "time": format_iso_time(message.at),
+        "severitytext": str(message.severity),
+        "severitynumber": _SEVERITY_NUMBERS[message.severity],
         "datacontenttype": "application/json",
         "data": describe_message(message),
     }

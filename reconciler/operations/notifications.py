@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key
 from reconciler.notifications.collector import request_test
-from reconciler.notifications.rules import Rules
+from reconciler.notifications.gvc_rules import load_rules
 from reconciler.queries.existence import check_gvc, check_present, did_you_mean, find_source
 from reconciler.records.notifications.deliveries import DeliveryStatus
 from reconciler.records.notifications.troubles import Mute
@@ -40,7 +40,7 @@ def check_target(settings: Settings, records: Records, target: str) -> None:
     if target == "all":
         return
     if kind == "rule":
-        find_rule(settings, name)
+        find_rule(settings, records, name)
     elif kind == "source":
         find_source(settings, name)
     elif kind == "gvc" and name:
@@ -59,15 +59,16 @@ def send_test(settings: Settings, records: Records, rule: str, by: str, now: flo
 
     Raises RefusedError and NotFoundError.
     """
-    names = [find_rule(settings, rule)] if rule else list(Rules(_require_notifications(settings)).by_name)
+    notifications = _require_notifications(settings)
+    names = [find_rule(settings, records, rule)] if rule else list(load_rules(notifications, records).by_name)
     return [
         number for name in names for number in request_test(records, _require_notifications(settings), name, by, now)
     ]
 
 
-def find_rule(settings: Settings, name: str) -> str:
-    """The name of a rule of the settings. Raises RefusedError if there is none of ``name``."""
-    rules = Rules(_require_notifications(settings)).by_name
+def find_rule(settings: Settings, records: Records, name: str) -> str:
+    """The name of a rule of the settings or of a GVC. Raises RefusedError if there is none of ``name``."""
+    rules = load_rules(_require_notifications(settings), records).by_name
     if name not in rules:
         raise RefusedError(f"there is no rule {name[:60]!r}{did_you_mean(name, list(rules))}")
     return name

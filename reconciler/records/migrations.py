@@ -67,7 +67,28 @@ _NOTIFICATIONS = (
         until REAL NOT NULL) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES, _REFUSALS, _NOTIFICATIONS)
+_CAUSES = (
+    "ALTER TABLE troubles RENAME TO former_troubles",
+    """CREATE TABLE troubles (event TEXT NOT NULL, key TEXT NOT NULL, location TEXT NOT NULL, source TEXT NOT NULL,
+        reason TEXT NOT NULL, message TEXT NOT NULL, since REAL NOT NULL, once INTEGER NOT NULL, cause TEXT NOT NULL,
+        PRIMARY KEY (event, key, location, cause)) WITHOUT ROWID""",
+    """INSERT INTO troubles SELECT *, CASE event WHEN 'run' THEN '' WHEN 'daemon' THEN reason
+        ELSE reason || '@' || source END FROM former_troubles""",
+    "DROP TABLE former_troubles",
+    "CREATE INDEX troubles_keys ON troubles (key)",
+    "CREATE INDEX troubles_causes ON troubles (event, cause)",
+    "CREATE INDEX troubles_locations ON troubles (event, location)",
+    "DROP TABLE trouble_groups",
+    """CREATE TABLE trouble_groups (channel TEXT NOT NULL, event TEXT NOT NULL, cause TEXT NOT NULL,
+        source TEXT NOT NULL, incident INTEGER NOT NULL, reported TEXT NOT NULL, severity TEXT NOT NULL,
+        last REAL NOT NULL, due REAL, changes INTEGER NOT NULL, is_inhibited INTEGER NOT NULL,
+        PRIMARY KEY (channel, event, cause)) WITHOUT ROWID""",
+    "CREATE INDEX trouble_groups_due ON trouble_groups (due) WHERE due IS NOT NULL",
+    # Messages had other words of severity, which no reader knows any more.
+    "DELETE FROM deliveries",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_UNREADY, _TIMELINES, _REFUSALS, _NOTIFICATIONS, _CAUSES)
 """The statements from version 1 to 2, from 2 to 3, and so on; a released migration is never edited."""
 
 

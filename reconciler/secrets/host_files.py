@@ -153,7 +153,14 @@ def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
         policy,
         images=images,
         unknown_fields=settings.unknown_fields,
+        channels=list_channels(settings),
     )
+
+
+def list_channels(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """The channels of ``settings`` by name, with the GVCs whose manifests may name each."""
+    notifications = settings.notifications
+    return {name: one.gvcs for name, one in notifications.channels.items()} if notifications is not None else {}
 
 
 def _require_safe_file(name: str, stat_result: os.stat_result) -> None:

@@ -306,8 +306,9 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
         yield SettingsFault("notifications", message, ("notifications", "heartbeat"), "add one of them")
     for name, channel in channels.items():
         webhook = channel.get("webhook")
-        if len(channel) != 1:
-            message = f"the channel `{name}` has to be of one kind, and this has {len(channel)}"
+        kinds = channel.keys() - {"gvcs"}
+        if len(kinds) != 1:
+            message = f"the channel `{name}` has to be of one kind, and this has {len(kinds)}"
             yield SettingsFault(
                 "notifications", message, ("notifications", "channels", name), "write a `webhook`, or `apprise`"
             )

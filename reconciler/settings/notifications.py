@@ -25,10 +25,14 @@ class AppriseChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """One receiver: exactly one of these is not None."""
+    """One receiver: exactly one of ``webhook`` and ``apprise`` is not None.
+
+    ``gvcs`` are those whose manifests may name it; ``*`` means all.
+    """
 
     webhook: WebhookChannelSettings | None = None
     apprise: AppriseChannelSettings | None = None
+    gvcs: tuple[str, ...] = ()
 
 
 FAILURES_AND_RECOVERIES = ("failure", "recovery")
@@ -59,7 +63,7 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     ``events`` are what they are about, ``states`` how that stands. Empty ``sources``, ``gvcs`` and ``tags`` mean all.
     In ``quiet_hours``, messages wait for their end; with a ``digest``, for its time. Troubles of the first ``wait``
     seconds are one message, and so are those of each ``interval`` after it. What is still wrong is sent again after
-    ``repeat``; 0: never.
+    ``repeat``; 0: never. ``severity`` is the least that is sent.
     """
 
     name: str
@@ -74,6 +78,7 @@ class NotificationRuleSettings(msgspec.Struct, frozen=True, rename="camel"):
     wait: float = 30.0
     interval: float = 300.0
     repeat: float = 0.0
+    severity: str = "info"
 
 
 class HeartbeatSettings(msgspec.Struct, frozen=True, rename="camel"):

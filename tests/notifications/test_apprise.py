@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.model.finding import Severity
 from reconciler.notifications import apprise
 from reconciler.notifications.apprise import AppriseChannel, choose_kind
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import EventType, Message, State
+from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import AppriseChannelSettings
 from tests.notifications.receiver import Receiver
 from tests.support.waiting import serving
@@ -53,7 +53,7 @@ async def test_a_message_reaches_each_service_of_the_file(tmp_path: Path, receiv
     event = receiver.events[0]
     assert event["type"] == "failure"
     assert event["title"] == "main: aaaaaaaaaaaa failed: *bold* @\u2060channel"
-    assert event["message"] == "a line <b>of</b> others"
+    assert event["message"] == "a line <b>of</b> others\nSeverity: error"
     await channel.close()
 
 
@@ -129,7 +129,9 @@ async def test_a_message_is_a_mail_of_plain_text(tmp_path: Path) -> None:
         (State.FAILURE, Severity.ERROR, "failure"),
         (State.SUCCESS, Severity.ERROR, "success"),
         (State.NONE, Severity.WARNING, "warning"),
-        (State.RUNNING, Severity.NOTICE, "info"),
+        (State.FAILURE, Severity.WARNING, "warning"),
+        (State.FAILURE, Severity.CRITICAL, "failure"),
+        (State.RUNNING, Severity.INFO, "info"),
     ],
 )
 def test_the_kind_follows_the_state(state: State, severity: Severity, kind: str) -> None:

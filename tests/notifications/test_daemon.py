@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.records.store import FILE
 from tests.notifications.receiver import Receiver
-from tests.support.sandbox import DaemonSandbox, eventually, workload
+from tests.support.sandbox import GVC, DaemonSandbox, eventually, workload
 from tests.support.waiting import serving
 
 SECRET = "planted-7f3a"
@@ -36,6 +36,11 @@ def make_sandbox(tmp_path: Path, receiver: Receiver) -> DaemonSandbox:
     return sandbox
 
 
+def tag_gvc(channel: str) -> str:
+    """The GVC, which names ``channel``."""
+    return f"{GVC}tags: {{reconciler/notify: {channel}}}\n"
+
+
 def test_what_is_pushed_is_sent_and_the_secrets_are_nowhere(tmp_path: Path, receiver: Receiver) -> None:
     sandbox = make_sandbox(tmp_path, receiver)
     with sandbox.daemon() as daemon:
@@ -54,6 +59,29 @@ def test_what_is_pushed_is_sent_and_the_secrets_are_nowhere(tmp_path: Path, rece
     assert SECRET not in daemon.log_file.read_text()
     assert all(SECRET.encode() not in body for _, body in receiver.requests)
     assert all(SECRET not in str(headers) for headers, _ in receiver.requests)
+
+
+def test_a_gvc_names_an_open_channel_and_is_sent_a_test_until_the_tag_is_gone(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    sandbox = make_sandbox(tmp_path, receiver)
+    hook = {"url": f"{receiver.url}/shop", "secretFile": str(tmp_path / "secret")}
+    closed = {"url": f"{receiver.url}/ops", "secretFile": str(tmp_path / "secret")}
+    sandbox.configure(
+        notifications={"channels": {"ops": {"webhook": closed}, "shop": {"webhook": hook, "gvcs": ["shop"]}}}
+    )
+    with sandbox.daemon():
+        refused = sandbox.repo.commit({"shop/gvc.yaml": tag_gvc("ops")})
+        eventually(lambda: any(refused[:12] in title and "not open" in title for title in receiver.titles), "a refusal")
+        assert "there is no rule 'gvc/shop'" in sandbox.run("notify", "test", "gvc/shop").stderr
+        named = sandbox.repo.commit({"shop/gvc.yaml": tag_gvc("shop")})
+        eventually(lambda: sandbox.applied(named), "the tag is applied")
+        answer = sandbox.run("notify", "test", "gvc/shop")
+        assert (answer.returncode, "A test of the rule gvc/shop" in answer.stdout) == (0, True), answer.stderr
+        assert receiver.paths[-1].endswith("/shop")
+        without = sandbox.repo.commit({"shop/gvc.yaml": GVC})
+        eventually(lambda: sandbox.applied(without), "the tag is gone")
+        assert "there is no rule 'gvc/shop'" in sandbox.run("notify", "test", "gvc/shop").stderr
 
 
 def test_without_the_setting_nothing_is_written(tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from docs.generate.notifications import WORDS, make_examples, page
 from reconciler.documents.schema.loader import load_schema
 from reconciler.notifications.bodies import format_text
 from reconciler.notifications.message import EventType, State
+from reconciler.notifications.outcomes import RunNotice, make_approval_message, make_run_message
+from reconciler.notifications.severity import Severity, grade_reason
 from reconciler.notifications.troubles import TRANSITIONS
+from reconciler.settings import notifications
 from reconciler.settings.notifications import FAILURES_AND_RECOVERIES, USUAL_EVENTS
 
 RULE = load_schema("settings")["properties"]["notifications"]["properties"]["rules"]["items"]["properties"]
@@ -34,3 +37,23 @@ def test_each_event_has_an_example() -> None:
 def test_each_reason_is_in_the_table_of_the_page() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \| `\w+` \|", page(), re.MULTILINE))
     assert rows == {*map(str, TRANSITIONS), "SourceStale"}
+
+
+def test_the_severities_of_the_page_are_those_of_the_messages_and_of_the_settings() -> None:
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| ([^`|]*(?:`\w+`[^`|]*)*) \|$", page().partition("## Severity")[2], re.MULTILINE)
+    )
+    assert RULE["severity"]["enum"] == list(Severity)
+    assert RULE["severity"]["default"] == notifications.NotificationRuleSettings("", ()).severity
+    begins = {"SourceStale", *(str(reason) for reason, transition in TRANSITIONS.items() if not transition.ends)}
+    assert {name for text in rows.values() for name in re.findall(r"`(\w+)`", text)} == begins
+    for severity in Severity:
+        assert all(grade_reason(name) is severity for name in re.findall(r"`(\w+)`", rows[severity]))
+    words = {
+        "fail": make_run_message(RunNotice("main", "", "failed"), 0.0, recovers=False),
+        "refused": make_run_message(RunNotice("main", "", "refused"), 0.0, recovers=False),
+        "approvals": make_approval_message(RunNotice("main", "", "waiting", waiting=1), 0.0),
+        "being applied": make_run_message(RunNotice("main", "", "running"), 0.0, recovers=False),
+        "were applied": make_run_message(RunNotice("main", "", "applied"), 0.0, recovers=False),
+    }
+    assert [word for word, message in words.items() if word not in rows[message.severity]] == []

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding
+from reconciler.model.finding import Severity as FindingSeverity
 from reconciler.notifications.message import EventType, MessageResource, State
 from reconciler.notifications.outcomes import decode_notice
+from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.deliveries import DeliveryStatus
 from tests.notifications.harness import COMMIT, EVERY, NEXT, Post, notify, rule
 from tests.support.pipeline import BASE, PipelineHarness
@@ -70,12 +72,12 @@ def test_a_superseded_commit_ends_as_superseded(make_post: MakePost) -> None:
 
 def test_a_refused_revision_has_its_findings_and_is_sent_once(make_post: MakePost) -> None:
     post = make_post()
-    finding = Finding("shop/api.yaml", 12, 7, "unknown-field", Severity.ERROR, "unknown field `replicsa`")
+    wrong = Finding("shop/api.yaml", 12, 7, "unknown-field", FindingSeverity.ERROR, "unknown field `replicsa`")
     for _ in range(3):
-        post.run("refused", findings=(finding,), message="1 error; the first: shop/api.yaml:12:7: unknown field")
+        post.run("refused", findings=(wrong,), message="1 error; the first: shop/api.yaml:12:7: unknown field")
         post.collect()
     (message,) = post.messages()
-    assert (message.event, message.state, message.findings) == (EventType.REFUSED, State.FAILURE, (finding,))
+    assert (message.event, message.state, message.findings) == (EventType.REFUSED, State.FAILURE, (wrong,))
     assert message.title == "main: aaaaaaaaaaaa is refused: 1 error; the first: shop/api.yaml:12:7: unknown field"
 
 

@@ -70,7 +70,7 @@ def test_one_bad_secret_that_breaks_forty_workloads_is_one_message(make_post: Ma
     post.collect()
     post.collect(after=31)
     (message,) = post.messages()
-    assert message.title == "40 resources are unhealthy"
+    assert message.title == "40 resources are unhealthy: secret/db"
     assert message.lines == ("40 of them: not healthy at local: no key `url` in secret/db",)
     assert (len(message.resources), message.left_out, message.counts) == (20, 20, {"troubled": 40})
 
@@ -195,6 +195,24 @@ def test_a_fact_is_sent_once_and_has_no_end(make_post: MakePost) -> None:
     for _ in range(20):
         post.collect(after=60)
     assert post.titles() == ["workload/shop/nightly has failing executions"]
+
+
+def test_each_channel_has_a_fact_however_long_it_waits(make_post: MakePost) -> None:
+    rules = (
+        rule("fast", ("fast",), wait=1.0, interval=1.0),
+        rule("slow", ("slow",), wait=600.0),
+        rule("also", ("also",)),
+    )
+    post = make_post(notify(*rules, channels=("fast", "slow", "also")))
+    for number in range(2):
+        post.happen("workload/shop/nightly", Reason.EXECUTION_FAILED, f"run-{number}: it exits with 1")
+        post.collect(after=1)
+        post.collect(after=2)
+    for _ in range(40):
+        post.collect(after=30)
+    titles = ["workload/shop/nightly has failing executions"]
+    assert (post.titles("fast"), post.titles("also"), post.titles("slow")) == (titles * 2, titles, titles)
+    assert post.records.troubles.all() == []
 
 
 def test_events_from_before_the_first_start_are_not_sent(make_post: MakePost) -> None:

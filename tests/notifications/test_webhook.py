@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding
+from reconciler.model.finding import Severity as FindingSeverity
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import EventType, Message, MessageResource, State
+from reconciler.notifications.severity import Severity
 from reconciler.notifications.webhook import WebhookChannel
 from reconciler.settings.notifications import WebhookChannelSettings
 from tests.notifications.receiver import Receiver
@@ -35,7 +37,7 @@ MESSAGE = Message(
     at=NOW,
     source="main",
     resources=(MessageResource("workload/shop/api", "create", "local", "EngineFailed", "no room"),),
-    findings=(Finding("shop/api.yaml", 1, 2, "rule", Severity.ERROR, "wrong"),),
+    findings=(Finding("shop/api.yaml", 1, 2, "rule", FindingSeverity.ERROR, "wrong"),),
     link="https://reconciler.example.com/ui/resource/source/main",
 )
 
@@ -81,6 +83,8 @@ async def test_a_message_is_a_signed_cloud_event(receiver: Receiver, make_channe
         "type": "io.reconciler.run.failure",
         "subject": MESSAGE.id,
         "time": "2026-01-01T00:00:00Z",
+        "severitytext": "error",
+        "severitynumber": 17,
         "datacontenttype": "application/json",
     }
     assert (data["sequence"], data["state"], data["link"]) == (7, "failure", MESSAGE.link)

@@ -82,6 +82,31 @@ def test_what_is_not_ready_in_older_records_is_found_after_the_migration(
         assert records.list_unready("other") == ["gvc/c"]
 
 
+def test_troubles_in_older_records_have_a_cause_after_the_migration(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = next(number for number, steps in enumerate(migrations.MIGRATIONS) if "former_troubles" in steps[0])
+    with monkeypatch.context() as former:
+        former.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:before])
+        Records.open(path).close()
+    with closing(sqlite3.connect(path)) as older, older:
+        rows = [
+            ("daemon", "location/here", "", "", "LocationUnreachable", "no answer", 1.0, 0),
+            ("health", "workload/shop/api", "here", "main", "Unhealthy", "it exits with 1", 2.0, 0),
+            ("run", "source/main", "", "main", "failed", "no room", 3.0, 0),
+        ]
+        older.executemany("INSERT INTO troubles VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        older.execute("INSERT INTO trouble_groups VALUES ('ops', 'health', 'main', 0, '[]', 1.0, NULL, 0)")
+    with closing(Records.open(path)) as records:
+        found = [(trouble.reason, trouble.since, trouble.cause) for trouble in records.troubles.all()]
+        assert found == [
+            ("LocationUnreachable", 1.0, "LocationUnreachable"),
+            ("Unhealthy", 2.0, "Unhealthy@main"),
+            ("failed", 3.0, ""),
+        ]
+        assert records.troubles.due_groups(9.0) == []
+
+
 def test_older_records_are_not_read_and_take_no_requests(made_up: None, path: Path) -> None:
     for open_it in (lambda: Records.open(path, read_only=True), lambda: requests_table(path, 1.0).__enter__()):
         with pytest.raises(RecordsError, match=f"must first be brought to {NEXT}: start the daemon or run"):

@@ -3,9 +3,9 @@
 ``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
 the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
 what was applied ``before``, or an ``identity`` and files of the ``host``, or engines by
-``locations``, or patterns of ``allowed`` images; its ``expect`` lists the findings. Instead of
-its text, such a file may be a list of parts, with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}``
-or ``{submodule at: COMMIT}``.
+``locations``, or patterns of ``allowed`` images, or ``channels`` with their GVCs; its ``expect`` lists the findings.
+Instead of its text, such a file may be a list of parts, with ``{repeat: TEXT, times: N}`` for what is many, or
+``{link to: PATH}`` or ``{submodule at: COMMIT}``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_text
 from reconciler.review.folder import check_folder
 from reconciler.settings import ImageSettings, LocationSettings, SecretSettings, SettingsError, load_settings
+from reconciler.settings.notifications import ChannelSettings, NotificationSettings, WebhookChannelSettings
 from reconciler.source.file_reader import Read
 from tests.support.git import File, Submodule, Symlink
 from tests.support.pipeline import PipelineHarness
@@ -57,6 +58,7 @@ class Case(msgspec.Struct):
     host: dict[str, str] = {}
     locations: dict[str, str] = {}
     allowed: tuple[str, ...] = ()
+    channels: dict[str, tuple[str, ...]] = {}
     expect: list[dict[str, Any]] = []
     plain: bool = False
 
@@ -117,11 +119,15 @@ def found_in(case: Case, folder: Path) -> Found:
         private(folder / "host" / name, text)
     if case.identity:
         secrets = msgspec.structs.replace(secrets, identity=private(folder / "identity.txt", case.identity))
-    bound = {
+    bound: dict[str, Any] = {
         "locations": {name: LocationSettings(engine, runtime="process") for name, engine in case.locations.items()}
     }
     more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
     images = ImageSettings(allowed=case.allowed)
+    hook = WebhookChannelSettings(Path("/secret"), "http://127.0.0.1:9/")
+    channels = {name: ChannelSettings(webhook=hook, gvcs=tuple(gvcs)) for name, gvcs in case.channels.items()}
+    if channels:
+        more["notifications"] = NotificationSettings(channels)
     harness = PipelineHarness(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
     if case.before:
         harness.applied()

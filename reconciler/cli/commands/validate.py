@@ -185,7 +185,7 @@ def _make_dialect(scope: _Scope) -> ManifestContext:
     from msgspec.structs import replace
 
     from reconciler.manifests.normalize import ManifestContext
-    from reconciler.secrets.host_files import keyring_of
+    from reconciler.secrets.host_files import keyring_of, list_channels
 
     key = b"only looked at, never kept"
     settings = load_or_none(scope.settings_file)
@@ -202,6 +202,7 @@ def _make_dialect(scope: _Scope) -> ManifestContext:
         policy,
         images=images,
         unknown_fields=settings.unknown_fields,
+        channels=list_channels(settings),
     )
 
 

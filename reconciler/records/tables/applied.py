@@ -196,6 +196,13 @@ class Applied:
         """All records of ``engine`` at ``location``, in key order."""
         return map(_decode_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
 
+    def is_unknown(self, location: str) -> bool:
+        """Whether nothing is known of what runs at ``location``, and something does."""
+        sql = """SELECT count(*), sum(health <> ?) FROM applied INDEXED BY applied_at_location
+            WHERE location = ? AND state <> ?"""
+        row = self._db.one(sql, (str(Health.UNKNOWN), location, b"{}"))
+        return row is not None and row[0] > 0 and not row[1]
+
     def crons_at(self, location: str, engine: str) -> list[str]:
         """The keys of workloads of ``engine`` at ``location`` whose bodies contain the word ``cron`` as a value."""
         rows = self._db.all(

@@ -82,5 +82,5 @@ def test_a_forge_is_shown_all_that_happens_to_a_commit_and_nothing_else() -> Non
     for event in EventType:
         for state in State:
             is_of_commit = event in (EventType.RUN, EventType.REFUSED)
-            found = rules.find_for("git", Subject(event, state, source="shop"))
+            found = rules.find_for("git", Subject(event, state, sources=("shop",)))
             assert (found is not None) is is_of_commit, (event, state)

@@ -9,9 +9,11 @@ from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
+from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
+from reconciler.model.notify_tags import NOTIFY_TAGS, find_notify_faults
 from reconciler.model.platform import (
     ADOPT,
     KEEP_LAST,
@@ -45,6 +47,7 @@ _KNOWN = (
     "reconciler/depends-on",
     "reconciler/ignore",
     NO_WAKE,
+    *NOTIFY_TAGS,
     "reconciler/prune",
     KEEP_LAST,
     *_SNAPSHOT_TAGS,
@@ -84,6 +87,22 @@ def check_tags(resource: Envelope) -> Iterator[Flaw]:
             near = find_closest_word(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
             yield Flaw(("tags", tag), f"the tag {quote_text(tag)} is unknown", hint, on_key=True)
+
+
+@register_warning("notify-tags", "docs/notifications.md#rules-of-a-team", *Kind)
+def notify_without_effect(resource: Envelope) -> Iterator[Flaw]:
+    """The tag `reconciler/notify` is on a GVC, and those that begin like it have valid values beside it.
+
+    Another event or severity has no effect: what is sent is what is sent without the tag.
+    """
+    if not any(tag in resource.tags for tag in NOTIFY_TAGS):
+        return
+    if isinstance(resource, Gvc):
+        for tag, problem, hint in find_notify_faults(resource.tags):
+            yield Flaw(("tags", tag), problem, hint)
+        return
+    for tag in (name for name in NOTIFY_TAGS if name in resource.tags):
+        yield Flaw(("tags", tag), "the tag has no effect here", "put it on the GVC", on_key=True)
 
 
 @register_rule("no-wake", "docs/manifests.md#tags", Kind.WORKLOAD)

@@ -1,0 +1,166 @@
+"""Rules in manifests of GVCs: they begin and end with the manifest, and reach only what is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.errors import RefusedError
+from reconciler.notifications.gvc_rules import load_rules
+from reconciler.notifications.message import EventType, State
+from reconciler.notifications.rules import Subject
+from reconciler.operations.notifications import check_target, find_rule
+from reconciler.reasons import Reason
+from reconciler.settings.notifications import (
+    ChannelSettings,
+    NotificationRuleSettings,
+    NotificationSettings,
+    WebhookChannelSettings,
+)
+from tests.notifications.harness import NEXT, Post, rule
+from tests.records.samples import record
+
+MakePost = Callable[..., Post]
+API, BANK = "workload/shop/api", "workload/bank/api"
+HOOK = WebhookChannelSettings(Path("/secret"), "http://127.0.0.1:9/")
+CHANNELS = {
+    "ops": ChannelSettings(webhook=HOOK),
+    "shop": ChannelSettings(webhook=HOOK, gvcs=("shop",)),
+    "all": ChannelSettings(webhook=HOOK, gvcs=("*",)),
+}
+
+
+def settings(*rules: NotificationRuleSettings) -> NotificationSettings:
+    return NotificationSettings(CHANNELS, rules or (rule("ops"),))
+
+
+@pytest.fixture(name="post")
+def post_of_two_gvcs(make_post: MakePost) -> Post:
+    """Records of a rule of the settings and three channels, whose messages arrive at once."""
+    post = make_post(settings())
+    post.delivers = True
+    return post
+
+
+def apply(post: Post, gvc: str, **tags: str) -> None:
+    """The manifest of ``gvc`` is applied with ``tags``."""
+    named = {f"reconciler/{name.replace('_', '-')}": value for name, value in tags.items()}
+    body = msgspec.json.encode({"kind": "gvc", "name": gvc, "tags": named})
+    post.records.applied.put(msgspec.structs.replace(record(f"gvc/{gvc}"), body=body))
+    post.happen(f"gvc/{gvc}", Reason.UPDATED, "tags", "")
+    post.collect()
+
+
+def break_workloads(post: Post) -> None:
+    for key in (API, BANK):
+        post.happen(key, Reason.UNHEALTHY, "not healthy: secret/db has no key `x`")
+    post.collect()
+    post.collect(after=31)
+
+
+def test_a_gvc_is_sent_what_is_about_it_alone(post: Post) -> None:
+    apply(post, "shop", notify="shop")
+    break_workloads(post)
+    assert post.titles("shop") == ["workload/shop/api is unhealthy"]
+    assert "bank" not in str(post.messages("shop"))
+    assert post.titles("ops") == ["2 resources are unhealthy: secret/db"]
+    for key in (API, BANK):
+        post.happen(key, Reason.HEALTHY)
+    post.collect()
+    post.collect(after=301)
+    assert post.titles("shop")[1:] == ["workload/shop/api is healthy again"]
+
+
+def test_a_channel_of_several_gvcs_has_what_is_about_each(post: Post) -> None:
+    apply(post, "shop", notify="shop, all")
+    apply(post, "bank", notify="all")
+    break_workloads(post)
+    assert post.titles("all") == ["2 resources are unhealthy: secret/db"]
+    assert post.titles("shop") == ["workload/shop/api is unhealthy"]
+
+
+def test_a_channel_that_is_not_open_is_sent_nothing_and_others_are(post: Post) -> None:
+    apply(post, "bank", notify="shop, ops, nope, all")
+    apply(post, "shop", notify="nope")
+    break_workloads(post)
+    assert post.titles("shop") == []
+    assert post.titles("all") == ["workload/bank/api is unhealthy"]
+    assert post.titles("ops") == ["2 resources are unhealthy: secret/db"]
+
+
+def test_a_rule_ends_with_the_tag_and_with_the_gvc(post: Post) -> None:
+    apply(post, "shop", notify="shop")
+    break_workloads(post)
+    apply(post, "shop")
+    post.happen(API, Reason.HEALTHY)
+    post.collect()
+    post.collect(after=600)
+    assert len(post.titles("shop")) == 1
+    apply(post, "shop", notify="shop")
+    post.happen(API, Reason.UNHEALTHY)
+    post.collect()
+    post.collect(after=600)
+    assert len(post.titles("shop")) == 2
+    post.records.applied.remove([("gvc/shop", "")])
+    post.happen("gvc/shop", Reason.DELETED, location="")
+    post.happen("workload/shop/web", Reason.UNHEALTHY)
+    post.collect()
+    post.collect(after=600)
+    assert len(post.titles("shop")) == 2
+
+
+def test_a_rule_is_there_after_a_restart(post: Post) -> None:
+    apply(post, "shop", notify="shop", notify_severity="error", notify_events="health, refused, cron")
+    fresh = post.new_collector()
+    fresh.open()
+    post.collector = fresh
+    break_workloads(post)
+    assert post.titles("shop") == ["workload/shop/api is unhealthy"]
+    (own,) = load_rules(post.notifications, post.records).own.values()
+    assert (own.name, own.channels, own.events, own.severity) == ("gvc/shop", ("shop",), ("health", "cron"), "error")
+
+
+def test_a_gvc_is_sent_commits_that_change_nothing_else(post: Post) -> None:
+    apply(post, "shop", notify="shop")
+    post.run("failed", failed="x", message="no room", gvcs=("shop",), keys=(API, "gvc/shop"))
+    post.run("failed", NEXT, failed="x", message="no room", gvcs=("bank", "shop"), keys=(API, BANK))
+    post.run("failed", "c" * 40, failed="x", message="no room", gvcs=("shop",), keys=(API, "secret/db"))
+    post.run("failed", "d" * 40, failed="x", message="no room")
+    post.run("refused", "e" * 40, message="1 error")
+    post.collect()
+    assert [message.commit[:1] for message in post.messages("shop")] == ["a"]
+    assert len(post.messages("ops")) == 5
+
+
+def test_a_rule_sends_what_is_as_serious_as_its_tag_wants(post: Post) -> None:
+    apply(post, "shop", notify="shop", notify_severity="error", notify_events="health, drift")
+    post.happen(API, Reason.DRIFT_DETECTED, "changed: the image")
+    post.happen("", Reason.SETTINGS_REFUSED, "line 3 is wrong", "")
+    break_workloads(post)
+    assert post.titles("shop") == ["workload/shop/api is unhealthy"]
+
+
+def test_rules_of_the_settings_come_first_and_an_open_channel_has_none_of_its_own(make_post: MakePost) -> None:
+    post = make_post(settings(rule("mine", ("shop",), events=("run",)), rule("also", ("shop",), gvcs=("shop",))))
+    apply(post, "shop", notify="shop")
+    rules = load_rules(post.notifications, post.records)
+    about = Subject(EventType.HEALTH, State.FAILURE, gvcs=("shop",), keys=(API,))
+    found = rules.find_for("shop", about)
+    assert found is not None
+    assert found.name == "also"
+    bare = load_rules(NotificationSettings(CHANNELS), post.records)
+    assert list(bare.by_name) == ["ops", "gvc/shop"]
+
+
+def test_a_rule_of_a_gvc_can_be_tried_and_muted(post: Post) -> None:
+    apply(post, "shop", notify="shop")
+    assert find_rule(post.settings, post.records, "gvc/shop") == "gvc/shop"
+    check_target(post.settings, post.records, "rule/gvc/shop")
+    with pytest.raises(RefusedError, match="there is no rule 'gvc/bank'"):
+        check_target(post.settings, post.records, "rule/gvc/bank")
+    post.records.mutes.put("rule/gvc/shop", "a migration", "ada", post.clock.now() + 3600)
+    break_workloads(post)
+    assert (post.titles("shop"), len(post.titles("ops"))) == ([], 1)
