@@ -36,26 +36,26 @@ from reconciler.times import ExpiryTime
 
 SPEED = 200.0
 """Seconds that pass for the sender in a second."""
-WRITE_SECONDS = 0.02
+WRITE_SECONDS = 0.05
 """Seconds between two outcomes."""
 OUTCOMES = "SELECT seq FROM sqlite_sequence WHERE name = 'notices'"
 """The number of the last outcome that was written."""
 _UNSENT = """SELECT (SELECT count(*) FROM notices)
-    + (SELECT count(*) FROM deliveries WHERE status IN ('waiting', 'sending', 'collected'))"""
+    + (SELECT count(*) FROM deliveries WHERE status IN (SELECT value FROM json_each('{}')))"""
 STATES = ("success", "failure", "recovery")
 
 
 class Job(msgspec.Struct, frozen=True):
     """What a process does: it sends to ``url``; ``now`` is the time of day when the monotonic clock is ``began``.
 
-    Without ``writes`` it ends by itself as soon as nothing waits any more.
+    It writes outcomes, or, if it ``waits_for`` some statuses, ends by itself once no delivery has one of them.
     """
 
     state: str
     url: str
     now: float
     began: float
-    writes: bool
+    waits_for: tuple[str, ...]
 
 
 class HurriedClock:
@@ -110,9 +110,9 @@ async def write_outcomes(records: Records, state: Path) -> None:
         await asyncio.sleep(WRITE_SECONDS)
 
 
-async def wait_for_the_end(state: Path) -> None:
-    """Return when everything was sent."""
-    while read_number(state, _UNSENT):
+async def wait_for_the_end(state: Path, statuses: tuple[str, ...]) -> None:
+    """Return when messages were made of all outcomes, and none has one of ``statuses``."""
+    while read_number(state, _UNSENT.format(msgspec.json.encode(statuses).decode())):
         await asyncio.sleep(WRITE_SECONDS)
 
 
@@ -130,7 +130,7 @@ async def run_job(job: Job) -> None:
     shown: Clock = clock
     sender = Sender(settings, mine, shown, channels)
     sender.open()
-    await (write_outcomes(records, state) if job.writes else wait_for_the_end(state))
+    await (wait_for_the_end(state, job.waits_for) if job.waits_for else write_outcomes(records, state))
     await sender.close()
 
 

@@ -39,10 +39,10 @@ class Daemons:
         self._began = time.monotonic()
         self._now = START
 
-    def start(self, *, writes: bool = True, later: float = STEP) -> int:
+    def start(self, waits_for: tuple[str, ...] = (), later: float = STEP) -> int:
         """Start one, ``later`` than the last one; returns the number of its process."""
         self._now += later
-        job = Job(str(self._state), self._receiver.url, self._now, self._began, writes)
+        job = Job(str(self._state), self._receiver.url, self._now, self._began, waits_for)
         return self._ask(msgspec.json.encode(job))
 
     def wait(self) -> None:
@@ -120,7 +120,9 @@ def test_daemons_that_are_killed_send_each_outcome_and_each_digest_once(tmp_path
     receiver.silent_each = 7
     with serving(receiver), open_daemons(state, receiver) as daemons:
         kill_at_random(daemons, receiver, kills, seed=kills)
-        daemons.start(writes=False, later=2 * 86_400.0)
+        daemons.start(("waiting", "sending"), 0.0)
+        daemons.wait()
+        daemons.start(("waiting", "sending", "collected"), 2 * 86_400.0)
         daemons.wait()
     outcomes, deliveries = read_number(state, OUTCOMES), read_deliveries(state)
     each = [one for one in deliveries if one.channel == "each"]

@@ -133,7 +133,8 @@ class Deliveries:
 
     def list_collected(self, now: float) -> Sequence[Delivery]:
         """What is part of a digest that is due at ``now``, in order."""
-        return self._all("WHERE status = 'collected' AND due <= ? ORDER BY id", (now,))
+        # In the order of the index: by number alone, SQLite reads all that were ever sent.
+        return self._all("WHERE status = 'collected' AND due <= ? ORDER BY due, id", (now,))
 
     def next_due(self) -> float | None:
         """When the next delivery or digest is due, None if none waits."""
@@ -165,9 +166,13 @@ class Deliveries:
 
     def drop_channels(self, channels: Sequence[str], at: float) -> None:
         """End what waits for a channel that is none of ``channels``: the settings have it no longer."""
-        sql = """UPDATE deliveries SET status = 'expired', ended = ?, answer = 'the settings have no such channel'
-            WHERE status IN ('collected', 'waiting', 'sending') AND channel NOT IN (SELECT value FROM json_each(?))"""
-        self._db.write(sql, (at, msgspec.json.encode(list(channels)).decode()))
+        names = msgspec.json.encode(list(channels)).decode()
+        with self._db.transaction():
+            for status in ("collected", "waiting", "sending"):  # each has an index
+                sql = f"""UPDATE deliveries SET status = 'expired', ended = ?,
+                    answer = 'the settings have no such channel'
+                    WHERE status = '{status}' AND channel NOT IN (SELECT value FROM json_each(?))"""
+                self._db.write(sql, (at, names))
 
     def list(self, limit: int = 100) -> Sequence[Delivery]:
         """The last ``limit`` deliveries, newest first."""
