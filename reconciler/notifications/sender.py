@@ -18,12 +18,12 @@ from reconciler.notifications.collector import Collector
 from reconciler.notifications.message import EventType, Message
 from reconciler.notifications.outbox import decode_message
 from reconciler.notifications.retries import FIRST_WAIT, PAUSE_SECONDS, Retries
+from reconciler.notifications.secret_files import make_secret_files
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import CHANNEL
 from reconciler.settings import Settings
-from reconciler.settings.notifications import HeartbeatSettings
 from reconciler.status.conditions import make_condition
 from reconciler.tasks import cancel_and_wait
 
@@ -72,8 +72,7 @@ class Sender:
         self._opened = asyncio.Event()
         self._version = -1
         self.tasks: list[asyncio.Task[None]] = []
-        wanted = settings.notifications.heartbeat if settings.notifications is not None else None
-        self._heartbeat = _make_heartbeat(wanted) if wanted is not None else None
+        self._heartbeat = _make_heartbeat(settings)
 
     def open(self) -> None:
         """Begin to collect and to send."""
@@ -243,10 +242,12 @@ class Sender:
                 raise
 
 
-def _make_heartbeat(settings: HeartbeatSettings) -> Heartbeat:
+def _make_heartbeat(settings: Settings) -> Heartbeat | None:
+    if settings.notifications is None or settings.notifications.heartbeat is None:
+        return None
     from reconciler.notifications.heartbeat import Heartbeat  # with a client that others do without
 
-    return Heartbeat(settings)
+    return Heartbeat(settings.notifications.heartbeat, make_secret_files(settings))
 
 
 def list_troubles_of_daemon(records: Records) -> list[str]:

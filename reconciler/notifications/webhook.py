@@ -18,7 +18,7 @@ import msgspec
 from reconciler.notifications.bodies import describe_message
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message
-from reconciler.notifications.secret_files import read_secret_file
+from reconciler.notifications.secret_files import SecretFiles
 from reconciler.settings.notifications import WebhookChannelSettings
 from reconciler.times import format_iso_time
 
@@ -46,8 +46,16 @@ class Answer(Protocol):
 class WebhookChannel:
     """Sends each message as a CloudEvent. Its ``webhook-id`` is the same for each try, so that receivers know it."""
 
-    def __init__(self, name: str, settings: WebhookChannelSettings, source: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: WebhookChannelSettings,
+        source: str,
+        now: Callable[[], float],
+        secrets: SecretFiles | None = None,
+    ) -> None:
         self.name = name
+        self._secrets = secrets or SecretFiles()
         self._settings = settings
         self._source = source
         self._now = now
@@ -94,13 +102,13 @@ class WebhookChannel:
     def _read_url(self) -> str:
         if self._settings.url_file is None:
             return self._settings.url
-        url = read_secret_file(self._settings.url_file, "URL")
+        url = self._secrets.read_line(self._settings.url_file, "URL")
         if urlsplit(url).scheme not in ("http", "https"):
             raise SendRefused(f"{self._settings.url_file} has no URL such as https://hooks.example.com/reconciler")
         return url
 
     def _read_secret(self) -> bytes:
-        text = read_secret_file(self._settings.secret_file, "secret")
+        text = self._secrets.read_line(self._settings.secret_file, "secret")
         if not text.startswith(PREFIX):
             return text.encode()
         try:
