@@ -25,7 +25,7 @@ from tests.support.clock import START
 from tests.support.waiting import serving
 
 PATIENCE = 60.0
-STEP = 600.0
+STEP = 60.0
 """Seconds that pass between two daemons."""
 
 
