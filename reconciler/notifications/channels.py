@@ -57,6 +57,14 @@ def _make_channel(name: str, channel: ChannelSettings, settings: Settings, now: 
         from reconciler.notifications.apprise import AppriseChannel
 
         return AppriseChannel(name, channel.apprise, secrets)
+    if channel.slack is not None or channel.teams is not None:
+        from reconciler.notifications.cards import make_slack_body, make_teams_body
+        from reconciler.notifications.chat import ChatChannel
+
+        if channel.slack is not None:
+            return ChatChannel(name, channel.slack, make_slack_body, now, secrets)
+        if channel.teams is not None:
+            return ChatChannel(name, channel.teams, make_teams_body, now, secrets)
     assert channel.webhook is not None, f"the settings were loaded without a kind of the channel {name}"
     return WebhookChannel(name, channel.webhook, f"/reconciler/{settings.org}", now, secrets)
 

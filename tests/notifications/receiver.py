@@ -11,7 +11,7 @@ from typing import Any
 class Receiver(socketserver.ThreadingTCPServer):
     """A server that notes requests; ``answers`` are its next statuses with headers, then 204.
 
-    Of ``silent_each`` requests, the last one is noted and never answered.
+    Of ``silent_each`` requests, the last one is noted and never answered. ``text`` is the body of answers.
     """
 
     allow_reuse_address = True
@@ -22,6 +22,7 @@ class Receiver(socketserver.ThreadingTCPServer):
         self.answers: list[tuple[int, dict[str, str]]] = []
         self.paths: list[str] = []
         self.silent_each = 0
+        self.text = ""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -56,8 +57,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("content-length", "0")
+        text = receiver.text.encode()
+        self.send_header("content-length", str(len(text)))
         self.end_headers()
+        self.wfile.write(text)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing."""
