@@ -156,6 +156,9 @@ class ConditionType(StrEnum):
     DISK_OVERCOMMITTED = ("DiskOvercommitted",
         "The volumes of a location may become larger together than their disk. It can be ready all the same. Present "
         "only while it is true.")
+    VOLUME_NEARLY_FULL = ("VolumeNearlyFull",
+        "A volume with a limit is full to 90 %, and was not below 85 % since. It can be ready all the same. Present "
+        "only while it is true.")
     SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
     SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
     SUSPENDED = ("Suspended",
@@ -431,7 +434,9 @@ class Reason(StrEnum):
                   "Put one into `ingress.certificates` or a secret, or set `ingress.acme`."))
     CERTIFICATE_EXPIRING = ("CertificateExpiring",
         _resource("A certificate of the domain expires soon, or could not be renewed; the message says why.",
-                  "Replace its file or secret; one that was ordered is ordered again."))
+                  "Replace its file or secret; one that was ordered is ordered again."),
+        _warning("A certificate of a domain expires soon, or could not be renewed; the message says why."))
+    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain expires soon any more.")
     ROUTE_NOT_SERVED = ("RouteNotServed",
         _resource("A part of the domain is not served: the message says what, and why.",
                   "Correct what the message names; for a port of another program, see `reconciler doctor`."),
@@ -456,6 +461,11 @@ class Reason(StrEnum):
     VOLUMES_CHECKED = ("VolumesChecked",
         _normal("What the volumes of a host are, or what was repaired after a crash, at the start of the daemon."))
     VOLUME_EXPANDED = "VolumeExpanded", _normal("A volume grew because it fills (`autoscaling` of its volume set).")
+    VOLUME_NEARLY_FULL = ("VolumeNearlyFull",
+        _resource("A volume is full to 90 %, and was not below 85 % since; the message says which.",
+                  "Delete data, or raise `initialCapacity`, or `autoscaling.maxCapacity` if it grows by itself."),
+        _warning("A volume is full to 90 %."))
+    VOLUME_HAS_ROOM = "VolumeHasRoom", _normal("No volume of the set is nearly full any more: each is below 85 %.")
     SNAPSHOT_STOPPED_REPLICA = ("SnapshotStoppedReplica",
         _normal("A replica was stopped for a snapshot, since its volume cannot be copied while programs write; the "
                 "message says for how long."))

@@ -28,8 +28,10 @@ WORDS = {
     EventType.APPROVAL: "Steps wait for `reconciler approve`; once for each digest of these steps.",
     EventType.HEALTH: "Resources are unhealthy, or healthy again.",
     EventType.DRIFT: "A location differs from what was applied, or no longer does.",
-    EventType.VOLUME: "The disk of volumes has less free than `host.diskReserve`; a snapshot or its check failed.",
-    EventType.CERTIFICATE: "A certificate could not be ordered, or its file cannot be used.",
+    EventType.VOLUME: "A volume is nearly full, or has room again; its disk has less free than "
+    "`host.diskReserve`; a snapshot or its check failed.",
+    EventType.CERTIFICATE: "A certificate of a domain expires soon, or no longer; it could not be ordered, or "
+    "its file cannot be used.",
     EventType.CRON: "Executions of a cron workload fail, or succeed again.",
     EventType.DAEMON: "A source cannot be read for longer than `stale`, a location does not answer, the disk is full, "
     "the settings have errors, a secret is lost, or the program met a bug.",
@@ -103,7 +105,12 @@ def make_examples() -> Iterator[Message]:
     for kind, key, reason, text in (
         (EventType.HEALTH, "workload/shop/api", Reason.UNHEALTHY, "not healthy at here: it exits with 1"),
         (EventType.DRIFT, "workload/shop/api", Reason.DRIFT_DETECTED, "changed at here: the image"),
-        (EventType.VOLUME, "volumeset/shop/data", Reason.HOST_DISK_LOW, "the disk has 3 % free, of 5 % that stay free"),
+        (
+            EventType.VOLUME,
+            "volumeset/shop/data",
+            Reason.VOLUME_NEARLY_FULL,
+            "less than 15 % of volume 0 (10 GB) is free",
+        ),
         (EventType.CERTIFICATE, "location/here", Reason.CERTIFICATE_FAILED, "the authority answers no order"),
         (EventType.CRON, "workload/shop/nightly", Reason.EXECUTIONS_FAILING, "3 executions failed: it exits with 1"),
         (

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.domain_status import DomainReport, update_domain_state
-from reconciler.engines.engine_state import health_with_conditions, message_of
+from reconciler.engines.engine_state import engine_conditions, health_with_conditions, message_of
 from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsDomains, SupportsLifecycle
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
-from reconciler.reasons import Reason
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent
 from reconciler.settings import Settings
@@ -21,6 +21,11 @@ _HEALTH_NEWS = {
     Health.UNHEALTHY: (Reason.UNHEALTHY, "not healthy"),
 }
 """Health values whose beginning is an event."""
+_CONDITION_NEWS = {
+    ConditionType.CERTIFICATE_EXPIRING: (Reason.CERTIFICATE_EXPIRING, Reason.CERTIFICATE_RENEWED),
+    ConditionType.VOLUME_NEARLY_FULL: (Reason.VOLUME_NEARLY_FULL, Reason.VOLUME_HAS_ROOM),
+}
+"""Conditions of engines whose beginning and end are events, though the resource stays healthy."""
 
 
 class ObservationRecorder:
@@ -69,7 +74,7 @@ class ObservationRecorder:
                     if _is_of(record, seen):
                         turned |= record.health is not _health_of(seen)
                         self._write(record, _health_of(seen), seen.state)
-                        events += _health_events(record, _health_of(seen), seen.state)
+                        events += _list_events(record, _health_of(seen), seen.state)
             records.events.append_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
@@ -139,7 +144,7 @@ class ObservationRecorder:
             events = list[NewEvent]()
             for record, state in changed:
                 self._write(record, found_health[str(record.key)], state)
-                events += _health_events(record, found_health[str(record.key)], state)
+                events += _list_events(record, found_health[str(record.key)], state)
             self._records.events.append_many(events)
         return any(record.health is not found_health[str(record.key)] for record, _ in changed)
 
@@ -191,6 +196,25 @@ def _unknown_state(state: bytes, message: str) -> bytes:
     if "workload" in content:
         content["workload"] = {**content["workload"], "health": str(Health.UNKNOWN)}
     return msgspec.json.encode(content)
+
+
+def _list_events(record: Record, health: Health, state: bytes) -> Iterator[NewEvent]:
+    yield from _health_events(record, health, state)
+    yield from _condition_events(record, state)
+
+
+def _condition_events(record: Record, state: bytes) -> Iterator[NewEvent]:
+    """An event for each condition that begins or ends; another message of the same one is none."""
+    before, after = (
+        {one.type: one for one in engine_conditions(one_state) if one.type in _CONDITION_NEWS}
+        for one_state in (record.state, state)
+    )
+    suffix = f" at {record.location}" if record.location else ""
+    for kind, (begins, ends) in _CONDITION_NEWS.items():
+        if kind in after and kind not in before:
+            yield NewEvent(record.key, begins, after[kind].message, record.location)
+        elif kind in before and kind not in after:
+            yield NewEvent(record.key, ends, f"no longer{suffix}: {before[kind].message}", record.location)
 
 
 def _health_events(record: Record, health: Health, state: bytes) -> Iterator[NewEvent]:

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.notifications.bodies import format_text
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message, State
-from reconciler.notifications.secret_files import read_secret_lines
+from reconciler.notifications.secret_files import SecretFiles
 from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import AppriseChannelSettings
 from reconciler.tasks import wait_or_kill
@@ -52,15 +52,16 @@ class AppriseAnswer(msgspec.Struct, frozen=True):
 class AppriseChannel:
     """Sends each message to the services in a file of Apprise URLs, one a line."""
 
-    def __init__(self, name: str, settings: AppriseChannelSettings) -> None:
+    def __init__(self, name: str, settings: AppriseChannelSettings, secrets: SecretFiles | None = None) -> None:
         self.name = name
+        self._secrets = secrets or SecretFiles()
         self._settings = settings
 
     async def send(self, message: Message, reference: str) -> str:  # noqa: ARG002 - it cannot edit
         """Send ``message``; returns "". Raises SendRefused and SendFailed."""
         file = self._settings.url_file
         title, _, body = format_text(message).partition("\n")
-        request = AppriseRequest(read_secret_lines(file, "URL"), title, body or title, choose_kind(message))
+        request = AppriseRequest(self._secrets.read_lines(file, "URL"), title, body or title, choose_kind(message))
         answer = await _ask_child(request)
         if answer.problem == "missing":
             raise SendFailed("Apprise is not installed: install the package with its extra `notify`")

@@ -31,7 +31,8 @@ _JOINER = "\u2060"
 
 def shorten_text(text: str, length: int) -> str:
     """``text`` on one line, safe to show, in at most ``length`` characters."""
-    line = escape_text(text)
+    # Escaping makes nothing shorter, so that the beginning is enough.
+    line = escape_text(text[: length + 1])
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
@@ -52,14 +53,14 @@ def escape_markdown(text: str) -> str:
 def format_text(message: Message, limit: int = MOST_CHARACTERS) -> str:
     """The message as lines of plain text, cut with a link to the whole."""
     head = disarm_text(shorten_text(message.title, LONGEST_TITLE))
-    lines = [disarm_text(line) for line in _list_lines(message)]
+    lines = [disarm_text(line) for line in list_lines(message)]
     return _join_lines(head, lines, message.link, limit)
 
 
 def format_markdown(message: Message, limit: int = MOST_CHARACTERS) -> str:
     """The message as Markdown, cut with a link to the whole."""
     head = f"**{escape_markdown(shorten_text(message.title, LONGEST_TITLE))}**"
-    lines = [escape_markdown(line) for line in _list_lines(message)]
+    lines = [escape_markdown(line) for line in list_lines(message)]
     link = f"[Details]({message.link})" if message.link else ""
     return _join_lines(head, [f"- {line}" for line in lines], link, limit, gap="\n\n")
 
@@ -103,7 +104,8 @@ def _describe_resource(resource: MessageResource) -> dict[str, str]:
     return {name: shorten_text(value, LONGEST_LINE) for name, value in values.items()}
 
 
-def _list_lines(message: Message) -> Iterator[str]:
+def list_lines(message: Message) -> Iterator[str]:
+    """What follows the title: lines of plain text, each in bounds, which are not disarmed."""
     if message.may_repeat:
         yield "This may be a repetition: the last try was cut off."
     yield from (shorten_text(line, LONGEST_LINE) for line in message.lines)

@@ -8,6 +8,7 @@ from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.notifications.channel import Channel, SendRefused
 from reconciler.notifications.message import EventType, Message
+from reconciler.notifications.secret_files import make_secret_files
 from reconciler.settings import Settings
 from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
@@ -15,9 +16,8 @@ from reconciler.settings.notifications import ChannelSettings, NotificationSetti
 
 def make_channels(settings: Settings, notifications: NotificationSettings, clock: Clock) -> dict[str, Channel]:
     """The channels by name, forges among them; each connects with its first message."""
-    source = f"/reconciler/{settings.org}"
     channels = {
-        name: _make_channel(name, channel, source, clock.now) for name, channel in notifications.channels.items()
+        name: _make_channel(name, channel, settings, clock.now) for name, channel in notifications.channels.items()
     }
     return channels | {name: _make_forge(name, forge, settings, clock) for name, forge in notifications.forges.items()}
 
@@ -39,24 +39,34 @@ class _UnusableChannel:
 
 def _make_forge(name: str, forge: ForgeSettings, settings: Settings, clock: Clock) -> Channel:
     from reconciler.notifications.forges.channel import ForgeChannel
-    from reconciler.notifications.forges.registry import ForgeSet
+    from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 
     try:
-        return ForgeChannel(ForgeSet(name, forge, settings.sources, clock))
+        options = ForgeOptions(secrets=make_secret_files(settings))
+        return ForgeChannel(ForgeSet(name, forge, settings.sources, clock, options))
     except UsageError as error:
         return _UnusableChannel(name, str(error))
 
 
-def _make_channel(name: str, channel: ChannelSettings, source: str, now: Callable[[], float]) -> Channel:
+def _make_channel(name: str, channel: ChannelSettings, settings: Settings, now: Callable[[], float]) -> Channel:
+    secrets = make_secret_files(settings)
     # Each kind has a client that others do without.
     from reconciler.notifications.webhook import WebhookChannel
 
     if channel.apprise is not None:
         from reconciler.notifications.apprise import AppriseChannel
 
-        return AppriseChannel(name, channel.apprise)
+        return AppriseChannel(name, channel.apprise, secrets)
+    if channel.slack is not None or channel.teams is not None:
+        from reconciler.notifications.cards import make_slack_body, make_teams_body
+        from reconciler.notifications.chat import ChatChannel
+
+        if channel.slack is not None:
+            return ChatChannel(name, channel.slack, make_slack_body, now, secrets)
+        if channel.teams is not None:
+            return ChatChannel(name, channel.teams, make_teams_body, now, secrets)
     assert channel.webhook is not None, f"the settings were loaded without a kind of the channel {name}"
-    return WebhookChannel(name, channel.webhook, source, now)
+    return WebhookChannel(name, channel.webhook, f"/reconciler/{settings.org}", now, secrets)
 
 
 def make_linker(settings: Settings) -> Callable[[Message], str]:

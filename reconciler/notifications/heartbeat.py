@@ -7,7 +7,7 @@ import ssl
 import httpx2
 
 from reconciler.notifications.channel import SendFailed
-from reconciler.notifications.secret_files import read_secret_file
+from reconciler.notifications.secret_files import SecretFiles
 from reconciler.notifications.webhook import SECONDS, check_answer, get_host
 from reconciler.settings.notifications import HeartbeatSettings
 
@@ -18,8 +18,9 @@ FAIL = "/fail"
 class Heartbeat:
     """Calls the URL of ``settings``."""
 
-    def __init__(self, settings: HeartbeatSettings) -> None:
+    def __init__(self, settings: HeartbeatSettings, secrets: SecretFiles | None = None) -> None:
         self.settings = settings
+        self._secrets = secrets or SecretFiles()
         self._client: httpx2.AsyncClient | None = None
 
     async def beat(self, troubles: list[str]) -> None:
@@ -29,7 +30,7 @@ class Heartbeat:
         """
         url = self.settings.url
         if self.settings.url_file is not None:
-            url = read_secret_file(self.settings.url_file, "URL")
+            url = self._secrets.read_line(self.settings.url_file, "URL")
         body = "\n".join(troubles) or "all sources are applied"
         try:
             answer = await self._get_client().post(url.rstrip("/") + FAIL * bool(troubles), content=body.encode())

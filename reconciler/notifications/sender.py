@@ -17,12 +17,13 @@ from reconciler.notifications.channel import Channel, SendError, SendFailed, Sen
 from reconciler.notifications.collector import Collector
 from reconciler.notifications.message import EventType, Message
 from reconciler.notifications.outbox import decode_message
+from reconciler.notifications.retries import FIRST_WAIT, PAUSE_SECONDS, Retries
+from reconciler.notifications.secret_files import make_secret_files
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import CHANNEL
 from reconciler.settings import Settings
-from reconciler.settings.notifications import HeartbeatSettings
 from reconciler.status.conditions import make_condition
 from reconciler.tasks import cancel_and_wait
 
@@ -31,12 +32,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at the records; the daemon and commands write there."""
-PAUSE_SECONDS = 1.0
-"""The least seconds between two messages to one channel."""
 SEND_SECONDS = 60.0
 """Seconds that a channel may take for a message."""
-FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
-"""Seconds until a channel is tried again after its first failure, and the most to which they double."""
 GIVE_UP_SECONDS = 3 * 86_400.0
 """Seconds after which a message that never arrives is given up."""
 
@@ -75,8 +72,7 @@ class Sender:
         self._opened = asyncio.Event()
         self._version = -1
         self.tasks: list[asyncio.Task[None]] = []
-        wanted = settings.notifications.heartbeat if settings.notifications is not None else None
-        self._heartbeat = _make_heartbeat(wanted) if wanted is not None else None
+        self._heartbeat = _make_heartbeat(settings)
 
     def open(self) -> None:
         """Begin to collect and to send."""
@@ -141,29 +137,26 @@ class Sender:
         return True
 
     async def _serve(self, channel: Channel) -> None:
-        """Send what is due for ``channel``, in its order: after a failure, the next ones wait, too."""
+        """Send what is due for ``channel``, in its order, but for messages that fail alone."""
         await self._opened.wait()
-        failures, is_cut_off = 0, False
+        retries, is_cut_off = Retries(), False
         while True:
-            pause = PAUSE_SECONDS
             try:
                 if is_cut_off:
                     await self._use_records(self._records.deliveries.recover, channel.name)
                     is_cut_off = False
-                delivery = await self._use_records(self._take, channel.name)
-                if delivery is None:
+                delivery = await self._use_records(self._take, channel.name, retries)
+                if delivery is not None:
+                    pause = await self._send(channel, delivery, retries)
+                elif retries.is_probing:
+                    pause = retries.skip_probe()
+                else:
                     await self._wait_for_work(channel.name)
                     continue
-                wait = await self._send(channel, delivery)
             except RecordsError as error:
                 log().warning("notifications", reason=error.reason, message=str(error))
                 # How the message ended could not be recorded.
-                wait, pause, is_cut_off = None, FIRST_WAIT, True
-            if wait is not None:
-                failures += 1
-                pause = max(wait, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures - 1, 10)))
-            else:
-                failures = 0
+                pause, is_cut_off = FIRST_WAIT, True
             await self._clock.sleep(pause)
 
     async def _wait_for_work(self, name: str) -> None:
@@ -171,15 +164,20 @@ class Sender:
         await wake.wait()
         wake.clear()
 
-    def _take(self, channel: str) -> Delivery | None:
-        """The next delivery, which is marked as being sent before it is."""
-        delivery = self._records.deliveries.next_waiting(channel, self._clock.now())
+    def _take(self, channel: str, retries: Retries) -> Delivery | None:
+        """The next delivery, which is marked as being sent before it is; one that is no first one as a probe."""
+        deliveries, now = self._records.deliveries, self._clock.now()
+        delivery = deliveries.next_waiting(channel, now)
+        if delivery is not None and retries.is_probing:
+            first = delivery.id
+            delivery = deliveries.next_waiting(channel, now, max(first, retries.probed))
+            delivery = delivery or deliveries.next_waiting(channel, now, first)
         if delivery is not None:
-            self._records.deliveries.begin(delivery.id)
+            deliveries.begin(delivery.id)
         return delivery
 
-    async def _send(self, channel: Channel, delivery: Delivery) -> float | None:
-        """Send ``delivery``; returns None, or the seconds to wait after a failure that may pass."""
+    async def _send(self, channel: Channel, delivery: Delivery, retries: Retries) -> float:
+        """Send ``delivery``; returns the seconds until the next one."""
         message = decode_message(delivery)
         reference = await self._use_records(self._records.deliveries.find_reference, delivery)
         try:
@@ -187,18 +185,23 @@ class Sender:
             async with asyncio.timeout(SEND_SECONDS):
                 answer = await channel.send(message, reference)
         except SendRefused as error:
+            retries.succeed(delivery.id)
             await self._use_records(self._end, delivery, DeliveryStatus.REFUSED, str(error), "")
-            return None
+            return PAUSE_SECONDS
         except SendFailed as error:
-            return await self._use_records(self._fail, delivery, str(error), error.retry_after, error.reached)
+            failure = error
         except TimeoutError:
-            text = f"no answer in {SEND_SECONDS:.0f} s"
-            return await self._use_records(self._fail, delivery, text, None, True)
+            failure = SendFailed(f"no answer in {SEND_SECONDS:.0f} s", reached=True)
         except Exception as error:  # noqa: BLE001 - a bug of one channel must not end the others
-            bug = internal_error(error, f"channel {channel.name}")
-            return await self._use_records(self._fail, delivery, str(bug), None, True)
-        await self._use_records(self._end, delivery, DeliveryStatus.SENT, "", answer)
-        return None
+            failure = SendFailed(str(internal_error(error, f"channel {channel.name}")), reached=True)
+        else:
+            retries.succeed(delivery.id)
+            await self._use_records(self._end, delivery, DeliveryStatus.SENT, "", answer)
+            return PAUSE_SECONDS
+        wait = retries.fail(delivery.id, failure.retry_after)
+        if not await self._use_records(self._fail, delivery, failure, wait.message):
+            retries.forget(delivery.id)
+        return wait.channel
 
     def _end(self, delivery: Delivery, status: DeliveryStatus, answer: str, reference: str) -> None:
         sent = status is DeliveryStatus.SENT
@@ -206,15 +209,19 @@ class Sender:
             self._records.deliveries.end(delivery.id, status, self._clock.now(), answer, reference)
             self._set_condition(delivery.channel, sent, Reason.SENT if sent else Reason.SEND_REFUSED, answer)
 
-    def _fail(self, delivery: Delivery, answer: str, retry_after: float | None, reached: bool) -> float:
-        now = self._clock.now()
+    def _fail(self, delivery: Delivery, failure: SendFailed, wait: float) -> bool:
+        """Record that ``delivery`` was not sent; returns whether it is tried again, ``wait`` seconds from now."""
+        now, answer, deliveries = self._clock.now(), str(failure), self._records.deliveries
         with self._records.transaction():
-            if now - delivery.created >= GIVE_UP_SECONDS:
-                self._records.deliveries.end(delivery.id, DeliveryStatus.EXPIRED, now, answer)
+            newer = deliveries.find_newer(delivery)
+            is_over = newer is not None or now - delivery.created >= GIVE_UP_SECONDS
+            if is_over:
+                newest = "" if newer is None else f"; the message {newer}, about the same, takes its place"
+                deliveries.end(delivery.id, DeliveryStatus.EXPIRED, now, f"{answer}{newest}")
             else:
-                self._records.deliveries.wait_again(delivery.id, answer, may_repeat=reached)
+                deliveries.wait_again(delivery.id, answer, now + wait, may_repeat=failure.reached)
             self._set_condition(delivery.channel, False, Reason.SEND_FAILED, answer)
-        return retry_after or 0.0
+        return not is_over
 
     def _set_condition(self, channel: str, sent: bool, reason: Reason, message: str) -> None:
         condition = make_condition(ConditionType.NOTIFYING, sent, reason, message)
@@ -235,10 +242,12 @@ class Sender:
                 raise
 
 
-def _make_heartbeat(settings: HeartbeatSettings) -> Heartbeat:
+def _make_heartbeat(settings: Settings) -> Heartbeat | None:
+    if settings.notifications is None or settings.notifications.heartbeat is None:
+        return None
     from reconciler.notifications.heartbeat import Heartbeat  # with a client that others do without
 
-    return Heartbeat(settings)
+    return Heartbeat(settings.notifications.heartbeat, make_secret_files(settings))
 
 
 def list_troubles_of_daemon(records: Records) -> list[str]:

@@ -33,10 +33,12 @@ OF_REASONS: Mapping[str, Severity] = {
     Reason.LOCATION_UNREACHABLE: Severity.CRITICAL,
     Reason.SECRET_LOST: Severity.CRITICAL,
     Reason.VOLUME_CHECK_FAILED: Severity.CRITICAL,
+    Reason.CERTIFICATE_EXPIRING: Severity.WARNING,
     Reason.CERTIFICATE_FAILED: Severity.WARNING,
     Reason.DRIFT_DETECTED: Severity.WARNING,
     Reason.EXECUTION_FAILED: Severity.WARNING,
     Reason.HOST_DISK_LOW: Severity.WARNING,
+    Reason.VOLUME_NEARLY_FULL: Severity.WARNING,
 }
 """The severity of a trouble by the reason that begins it; others are errors."""
 

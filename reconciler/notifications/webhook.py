@@ -7,8 +7,9 @@ import binascii
 import hashlib
 import hmac
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ import msgspec
 from reconciler.notifications.bodies import describe_message
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import Message
-from reconciler.notifications.secret_files import read_secret_file
+from reconciler.notifications.secret_files import SecretFiles
 from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import WebhookChannelSettings
 from reconciler.times import format_iso_time
@@ -46,15 +47,66 @@ class Answer(Protocol):
         """The headers, by name in any case."""
 
 
+class PostClient:
+    """Posts messages to one receiver, which it trusts by the certificates in ``ca_file``, or those of this host."""
+
+    def __init__(self, ca_file: Path | None, now: Callable[[], float]) -> None:
+        self._ca_file = ca_file
+        self._now = now
+        self._client: httpx2.AsyncClient | None = None
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> str:
+        """Post ``body``, and return the text of the answer. Raises SendRefused and SendFailed."""
+        try:
+            answer = await self._open().post(url, content=body, headers=headers)
+        except httpx2.ConnectError:
+            raise SendFailed(f"{get_host(url)} cannot be reached") from None
+        except httpx2.TimeoutException:
+            raise SendFailed(f"{get_host(url)} does not answer in {SECONDS:.0f} s", reached=True) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise SendFailed(f"{get_host(url)}: {type(error).__name__}", reached=True) from None
+        check_answer(answer, get_host(url), self._now())
+        return answer.text
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            context = ssl.create_default_context(cafile=None if self._ca_file is None else str(self._ca_file))
+            # A redirect would lead a message to another host.
+            self._client = httpx2.AsyncClient(verify=context, timeout=SECONDS, follow_redirects=False)
+        return self._client
+
+
+def read_url(secrets: SecretFiles, path: Path) -> str:
+    """The URL in the file ``path``. Raises SendRefused if it is none, and SendFailed if it cannot be read."""
+    url = secrets.read_line(path, "URL")
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise SendRefused(f"{path} has no URL such as https://hooks.example.com/reconciler")
+    return url
+
+
 class WebhookChannel:
     """Sends each message as a CloudEvent. Its ``webhook-id`` is the same for each try, so that receivers know it."""
 
-    def __init__(self, name: str, settings: WebhookChannelSettings, source: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: WebhookChannelSettings,
+        source: str,
+        now: Callable[[], float],
+        secrets: SecretFiles | None = None,
+    ) -> None:
         self.name = name
+        self._secrets = secrets or SecretFiles()
         self._settings = settings
         self._source = source
         self._now = now
-        self._client: httpx2.AsyncClient | None = None
+        self._client = PostClient(settings.ca_file, now)
 
     async def send(self, message: Message, reference: str) -> str:  # noqa: ARG002 - it cannot edit
         """Post ``message``; returns "". Raises SendRefused and SendFailed."""
@@ -69,41 +121,19 @@ class WebhookChannel:
             "webhook-signature": sign_body(secret, number, at, body),
             "user-agent": "reconciler",
         }
-        try:
-            answer = await self._get_client().post(url, content=body, headers=headers)
-        except httpx2.ConnectError:
-            raise SendFailed(f"{get_host(url)} cannot be reached") from None
-        except httpx2.TimeoutException:
-            raise SendFailed(f"{get_host(url)} does not answer in {SECONDS:.0f} s", reached=True) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise SendFailed(f"{get_host(url)}: {type(error).__name__}", reached=True) from None
-        check_answer(answer, get_host(url), self._now())
+        await self._client.post(url, body, headers)
         return ""
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
-
-    def _get_client(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            ca_file = self._settings.ca_file
-            context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-            # A redirect would lead a signed message to another host.
-            self._client = httpx2.AsyncClient(verify=context, timeout=SECONDS, follow_redirects=False)
-        return self._client
+        await self._client.close()
 
     def _read_url(self) -> str:
-        if self._settings.url_file is None:
-            return self._settings.url
-        url = read_secret_file(self._settings.url_file, "URL")
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise SendRefused(f"{self._settings.url_file} has no URL such as https://hooks.example.com/reconciler")
-        return url
+        file = self._settings.url_file
+        return self._settings.url if file is None else read_url(self._secrets, file)
 
     def _read_secret(self) -> bytes:
-        text = read_secret_file(self._settings.secret_file, "secret")
+        text = self._secrets.read_line(self._settings.secret_file, "secret")
         if not text.startswith(PREFIX):
             return text.encode()
         try:

@@ -309,9 +309,8 @@ def _notification_faults(value: dict[str, Any]) -> Iterator[SettingsFault]:
         kinds = channel.keys() - {"gvcs"}
         if len(kinds) != 1:
             message = f"the channel `{name}` has to be of one kind, and this has {len(kinds)}"
-            yield SettingsFault(
-                "notifications", message, ("notifications", "channels", name), "write a `webhook`, or `apprise`"
-            )
+            advice = "write a `webhook`, `slack`, `teams` or `apprise`"
+            yield SettingsFault("notifications", message, ("notifications", "channels", name), advice)
         if webhook is not None and ("url" in webhook) == ("urlFile" in webhook):
             at: Pointer = ("notifications", "channels", name, "webhook")
             message = f"the channel `{name}` has either a `url` or a `urlFile`"

@@ -24,14 +24,23 @@ class AppriseChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
     url_file: Path
 
 
+class ChatChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A room of a chat: the file with the URL of its webhook, which is a secret."""
+
+    url_file: Path
+    ca_file: Path | None = None
+
+
 class ChannelSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """One receiver: exactly one of ``webhook`` and ``apprise`` is not None.
+    """One receiver: exactly one of its kinds is not None.
 
     ``gvcs`` are those whose manifests may name it; ``*`` means all.
     """
 
     webhook: WebhookChannelSettings | None = None
     apprise: AppriseChannelSettings | None = None
+    slack: ChatChannelSettings | None = None
+    teams: ChatChannelSettings | None = None
     gvcs: tuple[str, ...] = ()
 
 

@@ -177,6 +177,24 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[FollowedCom
     return asyncio.run(follow())
 
 
+def messages(settings: str, times: int) -> list[float]:
+    """CPU seconds that make the messages of a run, for each of several."""
+    from reconciler.notifications.collector import Collector
+    from reconciler.notifications.outcomes import RunNotice, record_notice
+
+    runner = opened(settings)
+    collector = Collector(runner.settings, runner.records, runner.clock)
+    collector.open()
+    collector.collect()
+    taken = []
+    for number in range(times):
+        record_notice(runner.records, RunNotice("main", f"main@sha1:{number:040}", "failed", failed=f"{number}"))
+        used = _cpu()
+        collector.collect()
+        taken.append(_cpu() - used)
+    return taken
+
+
 def growth(directory: str, change: str, count: int, times: int) -> list[float]:
     """CPU seconds of following each of several changes among ``count`` other resources."""
     from tests.cost.changes import CHANGES
@@ -268,7 +286,7 @@ def added(repository: str, commits: Iterable[Callable[[], str]]) -> list[str]:
 
 
 NAMES: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, growth, ingest)
+    each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, messages, growth, ingest)
 }
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from tests.bench.growth_rows import findings, growth
 from tests.bench.host_rows import host
 from tests.bench.measure import BIN, Measured, measure_in_process, middle, middle_of, percentile, run
 from tests.bench.measurements import FollowedCommit
+from tests.bench.notification_rows import notifications
 from tests.bench.page_rows import page
 from tests.bench.platform_rows import platform
 from tests.bench.probe_rows import probes
@@ -229,6 +230,7 @@ _ALL = (
     shared,
     documents,
     growth,
+    notifications,
     findings,
     series,
     validate,

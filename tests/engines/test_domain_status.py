@@ -94,7 +94,25 @@ def test_a_domain_is_as_healthy_as_its_conditions(harness: DomainHarness, type_:
     assert harness.report({"here": served("here")}).health is Health.HEALTHY
     events = [(event.reason, event.message) for event in harness.records.events.list(str(KEY))]
     expected = [(Reason.UNHEALTHY, "not healthy: half of it"), (Reason.HEALTHY, "healthy")]
-    assert events == (expected if type_.degrades else [])
+    if type_ is ConditionType.CERTIFICATE_EXPIRING:
+        expected = [(Reason.CERTIFICATE_EXPIRING, "half of it"), (Reason.CERTIFICATE_RENEWED, "no longer: half of it")]
+    elif type_ is ConditionType.VOLUME_NEARLY_FULL:
+        expected = [(Reason.VOLUME_NEARLY_FULL, "half of it"), (Reason.VOLUME_HAS_ROOM, "no longer: half of it")]
+    elif not type_.degrades:
+        expected = []
+    assert events == expected
+
+
+def test_another_end_of_an_expiring_certificate_is_no_event(harness: DomainHarness) -> None:
+    kind = ConditionType.CERTIFICATE_EXPIRING
+    for message in ("it expires at 3", "it expires at 3, and could not be renewed"):
+        harness.report({"here": served("here", DomainCondition(kind, Reason.CERTIFICATE_EXPIRING, message))})
+    harness.report({"here": served("here")})
+    events = [(event.reason, event.message) for event in harness.records.events.list(str(KEY))]
+    assert events == [
+        (Reason.CERTIFICATE_EXPIRING, "it expires at 3"),
+        (Reason.CERTIFICATE_RENEWED, "no longer: it expires at 3, and could not be renewed"),
+    ]
 
 
 def test_an_equal_report_writes_nothing(harness: DomainHarness) -> None:

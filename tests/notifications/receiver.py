@@ -9,7 +9,10 @@ from typing import Any
 
 
 class Receiver(socketserver.ThreadingTCPServer):
-    """A server that notes requests; ``answers`` are its next statuses with headers, then 204."""
+    """A server that notes requests; ``answers`` are its next statuses with headers, then 204.
+
+    Of ``silent_each`` requests, the last one is noted and never answered. ``text`` is the body of answers.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -18,6 +21,8 @@ class Receiver(socketserver.ThreadingTCPServer):
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.answers: list[tuple[int, dict[str, str]]] = []
         self.paths: list[str] = []
+        self.silent_each = 0
+        self.text = ""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -45,12 +50,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return  # its sender was killed, and it has accepted nothing
         receiver.paths.append(self.path)
         receiver.requests.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        if receiver.silent_each and len(receiver.requests) % receiver.silent_each == 0:
+            self.close_connection = True
+            return
         status, headers = receiver.answers.pop(0) if receiver.answers else (204, {})
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("content-length", "0")
+        text = receiver.text.encode()
+        self.send_header("content-length", str(len(text)))
         self.end_headers()
+        self.wfile.write(text)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing."""

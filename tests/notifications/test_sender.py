@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -13,7 +13,9 @@ import pytest
 
 from reconciler.notifications.channel import SendFailed, SendRefused
 from reconciler.notifications.message import EventType, Message, State
-from reconciler.notifications.sender import channel_scope
+from reconciler.notifications.outbox import decode_message
+from reconciler.notifications.retries import LONGEST_ASIDE
+from reconciler.notifications.sender import GIVE_UP_SECONDS, channel_scope
 from reconciler.notifications.webhook import make_webhook_id
 from reconciler.reasons import ConditionType
 from reconciler.records.notifications.deliveries import DeliveryStatus
@@ -67,6 +69,110 @@ async def test_after_a_day_without_the_receiver_the_last_states_arrive_in_order(
     )
     assert all(later - earlier >= 1 for earlier, later in pairwise(channel.times))
     assert post.records.conditions.get(channel_scope("ops"))[0].status
+    await sender.close()
+
+
+class _Poisoned(NotedChannel):
+    """A receiver that answers messages about the commits ``poisoned`` with an error, whenever they come."""
+
+    def __init__(self, poisoned: Sequence[int], retry_after: float | None = None) -> None:
+        super().__init__()
+        self.poisoned = set(poisoned)
+        self.retry_after = retry_after
+        self.tried: list[tuple[float, int]] = []
+
+    async def send(self, message: Message, reference: str) -> str:
+        assert self.clock is not None
+        self.tried.append((self.clock.now(), int(message.commit)))
+        if int(message.commit) in self.poisoned and not self.is_down:
+            self.times.append(self.clock.now())
+            raise SendFailed("it answers 500", retry_after=self.retry_after)
+        return await super().send(message, reference)
+
+
+@pytest.mark.parametrize("poisoned", [(0,), (3,), (0, 1, 2)])
+async def test_a_message_that_fails_alone_holds_up_no_other(make_post: MakePost, poisoned: tuple[int, ...]) -> None:
+    post, channel = make_post(), _Poisoned(poisoned)
+    add_failures(post, 20)
+    sender = post.new_sender(channel)
+    sender.open()
+    await post.clock.advance(600)
+    assert sorted(int(message.commit) for message in channel.got) == [
+        number for number in range(20) if number not in poisoned
+    ]
+    assert all(later - earlier >= 1 for earlier, later in pairwise(channel.times))
+    post.clock.block(GIVE_UP_SECONDS)
+    await post.clock.advance(60)
+    ended = {int(decode_message(one).commit): one.status for one in post.records.deliveries.list()}
+    assert {number for number, status in ended.items() if status is DeliveryStatus.EXPIRED} == set(poisoned)
+    await sender.close()
+
+
+async def test_a_message_that_fails_alone_arrives_once_the_receiver_takes_it(make_post: MakePost) -> None:
+    post, channel = make_post(), _Poisoned([0])
+    add_failures(post, 3)
+    sender = post.new_sender(channel)
+    sender.open()
+    await post.clock.advance(120)
+    channel.poisoned.clear()
+    post.clock.block(LONGEST_ASIDE)
+    await post.clock.advance(10)
+    assert [int(message.commit) for message in channel.got] == [1, 2, 0]
+    await sender.close()
+
+
+async def test_a_receiver_that_asks_to_wait_for_one_message_takes_the_others(make_post: MakePost) -> None:
+    post, channel = make_post(), _Poisoned([0], retry_after=60.0)
+    add_failures(post, 20)
+    sender = post.new_sender(channel)
+    sender.open()
+    await post.clock.advance(1_200)
+    assert sorted(int(message.commit) for message in channel.got) == list(range(1, 20))
+    for (earlier, number), (later, _) in pairwise(channel.tried):
+        assert later - earlier >= (60 if number == 0 else 1)
+    await sender.close()
+
+
+@pytest.mark.parametrize("hours", [0.5, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("retry_after", [None, 120.0])
+async def test_a_receiver_that_was_away_gets_all_in_order_but_what_it_never_takes(
+    make_post: MakePost, retry_after: float | None, hours: float
+) -> None:
+    post, channel = make_post(), _Poisoned([5])
+    channel.is_down = True
+    channel.faults = [SendFailed("it answers 503", retry_after=retry_after) for _ in range(2_000)]
+    add_failures(post, 40)
+    sender = post.new_sender(channel)
+    sender.open()
+    await post.clock.advance(hours * 3_600)
+    assert not channel.got
+    assert all(later - earlier >= (retry_after or 1) for earlier, later in pairwise(channel.times))
+    channel.is_down, channel.faults = False, []
+    channel.times.clear()
+    await post.clock.advance(600)
+    assert [int(message.commit) for message in channel.got] == [number for number in range(40) if number != 5]
+    assert all(later - earlier >= 1 for earlier, later in pairwise(channel.times))
+    await sender.close()
+
+
+async def test_a_later_state_takes_the_place_of_one_that_fails(make_post: MakePost) -> None:
+    class OnlyEnds(NotedChannel):
+        async def send(self, message: Message, reference: str) -> str:
+            if message.state.is_final:
+                return await super().send(message, reference)
+            post.run("failed", NEXT, failed="x")
+            post.collect()
+            raise SendFailed("it answers 500")
+
+    post, channel = make_post(notify(rule(states=EVERY))), OnlyEnds()
+    post.run("running", NEXT)
+    sender = post.new_sender(channel)
+    sender.open()
+    await post.clock.advance(10)
+    assert channel.states == [State.FAILURE]
+    first, last = reversed(post.records.deliveries.list())
+    assert (first.status, last.status) == (DeliveryStatus.EXPIRED, DeliveryStatus.SENT)
+    assert first.answer == f"it answers 500; the message {last.id}, about the same, takes its place"
     await sender.close()
 
 

@@ -54,6 +54,37 @@ def test_an_unhealthy_workload_and_its_recovery_are_a_message_each(make_post: Ma
     assert [message.state for message in post.messages()] == [State.FAILURE, State.SUCCESS]
 
 
+@pytest.mark.parametrize(
+    ("key", "begins", "ends", "titles"),
+    [
+        (
+            "volumeset/shop/data",
+            Reason.VOLUME_NEARLY_FULL,
+            Reason.VOLUME_HAS_ROOM,
+            ["volumeset/shop/data has a problem with a volume", "volumeset/shop/data is well again"],
+        ),
+        (
+            "domain/shop.example",
+            Reason.CERTIFICATE_EXPIRING,
+            Reason.CERTIFICATE_RENEWED,
+            ["domain/shop.example has a problem with a certificate", "domain/shop.example is well again"],
+        ),
+    ],
+)
+def test_a_level_that_is_passed_is_a_message_and_so_is_its_end(
+    make_post: MakePost, key: str, begins: Reason, ends: Reason, titles: list[str]
+) -> None:
+    post = make_post()
+    post.happen(key, begins, "soon")
+    post.collect(after=31)
+    post.collect(after=31)
+    assert post.titles() == titles[:1]
+    post.happen(key, ends)
+    post.collect(after=301)
+    post.collect(after=301)
+    assert post.titles() == titles
+
+
 def test_what_comes_and_goes_before_any_message_is_no_message(make_post: MakePost) -> None:
     post = make_post()
     post.happen(API, Reason.UNHEALTHY)

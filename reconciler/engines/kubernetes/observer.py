@@ -370,14 +370,15 @@ class ClusterObserver:
             # What controllers make names no instance: in a namespace of another one it is not ours.
             ours = claims and self._applier.owns_namespace(self._desired.namespace_of(key.gvc))
             return Observation(key, self._context.location, Health.UNKNOWN) if ours else None
-        claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
+        recorded = self._claims.recorded_state(record)
+        claimed = read_volumes(recorded) or VolumeSetState(self._context.location)
         used = {index: self._volumes.used_bytes(claim) for claim in claims if (index := read_index(claim)) is not None}
         live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT), used=used)
         health, state = volumeset_state(live)
         for condition in list_limitations(self._volumes.limitations(read_volumeset(record.body))):
             state = with_condition(state, condition)
         seen = Observation(key, self._context.location, health, state, record.digest, record.version)
-        return self._volumes.with_conditions(seen)
+        return self._volumes.with_conditions(seen, recorded)
 
 
 class _Gvc(NamedTuple):

@@ -18,6 +18,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.secret_files import SecretFile
 from reconciler.printable import escape_text
 
 PAUSE = 1.0
@@ -241,16 +242,13 @@ class ForgeClient:
             raise SendFailed(f"{self._ca_file} cannot be used as a file of authorities: {error.strerror}") from None
 
 
-def read_token(path: Path) -> str:
-    """The token in the file ``path``, on one line of visible characters. Raises SendFailed, which shows none of it."""
-    try:
-        text = path.read_text("ascii").strip()
-    except OSError as error:
-        raise SendFailed(f"the token file {path} cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        raise SendFailed(f"the token file {path} has other characters than a token") from None
+def read_token(file: SecretFile) -> str:
+    """The token in ``file``, on one line of visible characters. Raises SendFailed, which shows none of it."""
+    text = file.read("token").strip()
+    if not text.isascii():
+        raise SendFailed(f"the token file {file.path} has other characters than a token")
     if not text or not text.isprintable() or " " in text:
-        raise SendFailed(f"the token file {path} has to have the token, and nothing else")
+        raise SendFailed(f"the token file {file.path} has to have the token, and nothing else")
     return text
 
 

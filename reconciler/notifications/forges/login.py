@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channel import SendRefused
 from reconciler.notifications.forges.client import ForgeClient, read_token
+from reconciler.notifications.secret_files import SecretFile
 from reconciler.times import parse_time
 
 RENEW_SECONDS = 300.0
@@ -35,15 +35,15 @@ class Login(Protocol):
 class TokenLogin:
     """A token in a file, which is read for each request: a new one counts at once."""
 
-    def __init__(self, path: Path, form: str, username: str = "") -> None:
+    def __init__(self, file: SecretFile, form: str, username: str = "") -> None:
         """``form`` is ``bearer``, ``token``, ``private`` or ``github``; with ``username`` both are a password."""
-        self._path = path
+        self._file = file
         self._form = form
         self._username = username
 
     async def get_headers(self) -> Mapping[str, str]:
         """See Login."""
-        token = read_token(self._path)
+        token = read_token(self._file)
         if self._username:
             pair = base64.b64encode(f"{self._username}:{token}".encode()).decode()
             return {"Authorization": f"Basic {pair}"}
@@ -74,7 +74,7 @@ class GitHubApp:
     ``installation`` is "" for the one that ``path`` (``owner/name``) has.
     """
 
-    def __init__(self, client: ForgeClient, app: str, key: Path, path: str, installation: str = "") -> None:
+    def __init__(self, client: ForgeClient, app: str, key: SecretFile, path: str, installation: str = "") -> None:
         self._client = client
         self._clock = client.clock
         self._app = app
@@ -114,7 +114,7 @@ class GitHubApp:
         return {"Authorization": f"Bearer {sign_app_token(self._app, self._key, self._clock.now())}", **_VERSION}
 
 
-def sign_app_token(app: str, key: Path, now: float) -> str:
+def sign_app_token(app: str, key: SecretFile, now: float) -> str:
     """The JSON Web Token by which the App ``app`` logs in, signed with the RSA key in the file ``key``.
 
     Raises SendFailed and SendRefused, which show nothing of the key.
@@ -122,16 +122,13 @@ def sign_app_token(app: str, key: Path, now: float) -> str:
     from cryptography.hazmat.primitives import hashes, serialization  # only an App needs it
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-    try:
-        raw = key.read_bytes()
-    except OSError as error:
-        raise SendFailed(f"the key of the App in {key} cannot be read: {error.strerror}") from None
+    raw = key.read("key of the App").encode()
     try:
         loaded = serialization.load_pem_private_key(raw, None)
     except (ValueError, TypeError):
         loaded = None
     if not isinstance(loaded, rsa.RSAPrivateKey):
-        raise SendRefused(f"{key} is not the private key of an App: a file in PEM with an RSA key")
+        raise SendRefused(f"{key.path} is not the private key of an App: a file in PEM with an RSA key")
     claims = {"iat": int(now) - _SKEW_SECONDS, "exp": int(now) + _JWT_SECONDS, "iss": app}
     parts = [_encode_part(msgspec.json.encode(part)) for part in ({"alg": "RS256", "typ": "JWT"}, claims)]
     signed = ".".join(parts)

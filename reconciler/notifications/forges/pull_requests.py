@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.logs import log
+from reconciler.notifications.secret_files import make_secret_files
 from reconciler.settings import Settings
 from reconciler.tasks import cancel_and_wait
 
@@ -42,11 +43,13 @@ class PullRequestWork:
         following = {name: forge for name, forge in forges.items() if forge.pull_requests is not None}
         if not following:
             return
-        from reconciler.notifications.forges.registry import ForgeSet  # HTTP, which an idle daemon does without
+        # HTTP, which an idle daemon does without
+        from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 
+        options = ForgeOptions(secrets=make_secret_files(settings))
         for name, forge in following.items():
             try:
-                forge_set = ForgeSet(name, forge, settings.sources, self._clock)
+                forge_set = ForgeSet(name, forge, settings.sources, self._clock, options)
             except UsageError as error:
                 log().warning("pull_requests", forge=name, message=str(error))
                 continue

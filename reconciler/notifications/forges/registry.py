@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import urlsplit
-
-import msgspec
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
@@ -17,6 +16,7 @@ from reconciler.notifications.forges.github import GitHub
 from reconciler.notifications.forges.gitlab import GitLab
 from reconciler.notifications.forges.login import GitHubApp, Login, TokenLogin
 from reconciler.notifications.forges.values import Forge
+from reconciler.notifications.secret_files import SecretFile, SecretFiles
 from reconciler.settings import SourceSettings
 from reconciler.settings.forges import ForgeSettings
 
@@ -31,11 +31,12 @@ _FORMS = {
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class ForgeOptions(msgspec.Struct, frozen=True):
-    """Seconds between two requests to a forge, and those in which it answers one."""
+class ForgeOptions(NamedTuple):
+    """Seconds between two requests to a forge, and those in which it answers one; what reads its secrets."""
 
     pause: float = PAUSE
     seconds: float = SECONDS
+    secrets: SecretFiles = SecretFiles()
 
 
 DEFAULT_OPTIONS = ForgeOptions()
@@ -109,7 +110,8 @@ class ForgeSet:
     def _make_login(self, client: ForgeClient, address: ForgeAddress) -> Login:
         own = self.settings
         if own.app is not None and address.type == "github":
-            app = GitHubApp(client, own.app.id, own.app.key_file, address.path, own.app.installation)
+            key = SecretFile(own.app.key_file, self._options.secrets)
+            app = GitHubApp(client, own.app.id, key, address.path, own.app.installation)
             if own.environment:
                 app.permissions["deployments"] = "write"
             if own.pull_requests is None:
@@ -117,4 +119,4 @@ class ForgeSet:
             return app
         if own.token_file is None:
             raise UsageError(f"notifications.forges.{self.name}: name the file with the token as tokenFile")
-        return TokenLogin(own.token_file, _FORMS[address.type], own.username)
+        return TokenLogin(SecretFile(own.token_file, self._options.secrets), _FORMS[address.type], own.username)

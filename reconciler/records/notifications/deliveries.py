@@ -115,13 +115,26 @@ class Deliveries:
             AND later.id > mine.id) ORDER BY id"""
         return self._all(where, (source,))
 
-    def next_waiting(self, channel: str, now: float) -> Delivery | None:
-        """The first delivery to ``channel`` that is due at ``now``."""
-        return self._one("WHERE channel = ? AND status = 'waiting' AND due <= ? ORDER BY id LIMIT 1", (channel, now))
+    def next_waiting(self, channel: str, now: float, after: int = 0) -> Delivery | None:
+        """The first delivery to ``channel`` with a number above ``after`` that is due at ``now``.
+
+        Of several about one thing, only the first one is due: a thing proceeds.
+        """
+        where = """AS mine WHERE channel = ? AND status = 'waiting' AND due <= ? AND id > ? AND NOT EXISTS (SELECT 1
+            FROM deliveries AS former WHERE former.channel = mine.channel AND former.thing = mine.thing
+            AND former.id < mine.id AND former.status IN ('waiting', 'sending')) ORDER BY id LIMIT 1"""
+        return self._one(where, (channel, now, after))
+
+    def find_newer(self, delivery: Delivery) -> int | None:
+        """The number of a later delivery about the same thing that waits, too."""
+        sql = """SELECT max(id) FROM deliveries WHERE channel = ? AND thing = ? AND id > ? AND status = 'waiting'"""
+        number: int | None = self._db.value(sql, (delivery.channel, delivery.thing, delivery.id))
+        return number
 
     def list_collected(self, now: float) -> Sequence[Delivery]:
         """What is part of a digest that is due at ``now``, in order."""
-        return self._all("WHERE status = 'collected' AND due <= ? ORDER BY id", (now,))
+        # In the order of the index: by number alone, SQLite reads all that were ever sent.
+        return self._all("WHERE status = 'collected' AND due <= ? ORDER BY due, id", (now,))
 
     def next_due(self) -> float | None:
         """When the next delivery or digest is due, None if none waits."""
@@ -133,10 +146,11 @@ class Deliveries:
         """Record that the delivery is being sent, before that begins."""
         self._db.write("UPDATE deliveries SET status = 'sending', tries = tries + 1 WHERE id = ?", (number,))
 
-    def wait_again(self, number: int, answer: str, *, may_repeat: bool) -> None:
-        """Record that a try failed with ``answer``, and that the delivery is tried again."""
-        sql = """UPDATE deliveries SET status = 'waiting', answer = ?, may_repeat = max(may_repeat, ?) WHERE id = ?"""
-        self._db.write(sql, (answer, may_repeat, number))
+    def wait_again(self, number: int, answer: str, due: float, *, may_repeat: bool) -> None:
+        """Record that a try failed with ``answer``, and that the delivery is tried again from ``due``."""
+        sql = """UPDATE deliveries SET status = 'waiting', answer = ?, due = ?, may_repeat = max(may_repeat, ?)
+            WHERE id = ?"""
+        self._db.write(sql, (answer, due, may_repeat, number))
 
     def end(self, number: int, status: DeliveryStatus, at: float, answer: str = "", reference: str = "") -> None:
         """Record how a delivery ended."""
@@ -152,9 +166,13 @@ class Deliveries:
 
     def drop_channels(self, channels: Sequence[str], at: float) -> None:
         """End what waits for a channel that is none of ``channels``: the settings have it no longer."""
-        sql = """UPDATE deliveries SET status = 'expired', ended = ?, answer = 'the settings have no such channel'
-            WHERE status IN ('collected', 'waiting', 'sending') AND channel NOT IN (SELECT value FROM json_each(?))"""
-        self._db.write(sql, (at, msgspec.json.encode(list(channels)).decode()))
+        names = msgspec.json.encode(list(channels)).decode()
+        with self._db.transaction():
+            for status in ("collected", "waiting", "sending"):  # each has an index
+                sql = f"""UPDATE deliveries SET status = 'expired', ended = ?,
+                    answer = 'the settings have no such channel'
+                    WHERE status = '{status}' AND channel NOT IN (SELECT value FROM json_each(?))"""
+                self._db.write(sql, (at, names))
 
     def list(self, limit: int = 100) -> Sequence[Delivery]:
         """The last ``limit`` deliveries, newest first."""

@@ -120,5 +120,20 @@ def test_a_kubelet_that_does_not_answer_is_a_condition_until_it_does(harness: Vo
     harness.server.measure(PLACE, 9 * GIB)
     harness.pass_time(2 * MINUTES)
     harness.check()
-    assert not engine_conditions(harness.see_data().encode())
+    kinds = [condition.type for condition in engine_conditions(harness.see_data().encode())]
+    assert ConditionType.VOLUME_CHECK_FAILING not in kinds
     assert read_size(harness) == 16.875
+
+
+def test_a_volume_that_is_nearly_full_has_a_condition_until_it_has_room(harness: VolumeHarness) -> None:
+    harness.apply_data(version=2)
+    harness.apply_user(version=2)
+    shown = []
+    for percent in (89, 91, 86, 84):
+        harness.server.measure(PLACE, percent * GIB // 10)
+        harness.pass_time(2 * MINUTES)
+        harness.check()
+        conditions = engine_conditions(harness.see_data().encode())
+        shown.append([each.message for each in conditions if each.type is ConditionType.VOLUME_NEARLY_FULL])
+    full = ["less than 15 % of volume 0 (10 GB) is free"]
+    assert shown == [[], full, full, []]

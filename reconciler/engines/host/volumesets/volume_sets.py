@@ -20,6 +20,7 @@ from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeId, VolumeSetState, read_volumes
+from reconciler.engines.workload.volume_fill import VolumeFill
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification, read_keep_last, read_specification
@@ -72,6 +73,7 @@ class VolumeSets:
     def __init__(self, claims: VolumeClaims, releases: Releases, signals: LocationSignals) -> None:
         self.known: dict[Key, KnownVolumeSet] = {}
         self.store = releases.store
+        self.fill = VolumeFill()
         self.attachments = Attachments(releases.store, signals, self._refresh_later)
         self.releases = releases
         self.locks = VolumeLocks()
@@ -204,6 +206,7 @@ class VolumeSets:
 
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
         claimed = read_volumes(state) or VolumeSetState(seen.location)
+        self.fill.restore(seen.key, state)
         former = self.known.get(seen.key)
         volume_set = KnownVolumeSet(seen, read_specification(body), claimed, keep_last=read_keep_last(body))
         if former is not None:

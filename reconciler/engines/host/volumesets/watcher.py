@@ -25,6 +25,7 @@ from reconciler.engines.protocol import Observation
 from reconciler.engines.volumes import VolumeId
 from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.engines.workload.volume_failures import Act, VolumeFailures
+from reconciler.engines.workload.volume_fill import FilledVolume
 from reconciler.engines.workload.volume_upkeep import (
     SCHEDULED,
     ScheduleState,
@@ -94,6 +95,7 @@ class VolumeWatcher:
         try:
             while True:
                 self._failures.retain(self._sets.known)
+                self._sets.fill.retain(self._sets.known)
                 with suppress(EngineError):
                     self._check_promises()
                 for key in self._sets.known:
@@ -117,7 +119,7 @@ class VolumeWatcher:
         if damages:
             condition = DeploymentCondition(ConditionType.VOLUME_DAMAGED, "True", Reason.VOLUME_DAMAGED, damages[0])
             seen = msgspec.structs.replace(seen, state=with_condition(seen.state, condition))
-        seen = self._failures.with_conditions(seen)
+        seen = self._sets.fill.with_condition(self._failures.with_conditions(seen), _list_filled(volume_set))
         if not self._overcommitted or not any(volume.enforced for volume in stored):
             return seen
         kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
@@ -343,3 +345,15 @@ def _write_states(path: Path, states: object) -> None:
         write_durable(path, msgspec.json.encode(states))
     except OSError as error:
         raise write_error(f"{path.name} cannot be written", error) from None
+
+
+def _list_filled(volume_set: KnownVolumeSet | None) -> Iterator[FilledVolume]:
+    """The volumes that have a limit, with what they use. Directories have none but the disk.
+
+    What an image uses is known while it is mounted: before, it has blocks of deleted files too.
+    """
+    if volume_set is not None:
+        for volume in volume_set.stored:
+            if volume.enforced and volume.state is VolumeState.READY and not volume.damage:
+                used = volume_set.used.get(volume.index, 0) if volume.holder else 0
+                yield FilledVolume(volume.index, volume.capacity, used)

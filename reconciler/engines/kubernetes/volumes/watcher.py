@@ -30,8 +30,9 @@ from reconciler.engines.kubernetes.volumes.unbound_restores import UnboundRestor
 from reconciler.engines.kubernetes.volumes.usage import VolumeUsage
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volumes import VolumeId
+from reconciler.engines.volumes import VolumeId, read_volumes
 from reconciler.engines.workload.volume_failures import Act, VolumeFailures, VolumeSignals
+from reconciler.engines.workload.volume_fill import FilledVolume, VolumeFill
 from reconciler.engines.workload.volume_upkeep import (
     SCHEDULED,
     ScheduleState,
@@ -84,6 +85,7 @@ class VolumeWatcher:
         self._commands = commands
         self._undos = undos
         self._restores = UnboundRestores(parts, commands.snapshots, undos)
+        self._fill = VolumeFill()
         self._usage = VolumeUsage(parts.api, parts.mirror, parts.context.clock)
         self._signals = signals
         self._lock = lock
@@ -105,6 +107,7 @@ class VolumeWatcher:
     async def check(self, keys: Sequence[Key]) -> None:
         """Do what is due for the volume sets ``keys``; what fails holds back nothing else."""
         self._failures.retain(frozenset(keys))
+        self._fill.retain(frozenset(keys))
         if not keys or self._mirror.explain_unknown((CLAIM,)) is not None:
             return
         await self._usage.refresh()
@@ -126,9 +129,18 @@ class VolumeWatcher:
         """Whether a command has taken a workload away for a moment."""
         return workload in self._commands.replacing
 
-    def with_conditions(self, seen: Observation) -> Observation:
-        """``seen``, a volume set, with a condition for what fails."""
-        return self._failures.with_conditions(seen)
+    def with_conditions(self, seen: Observation, recorded: bytes) -> Observation:
+        """``seen``, a volume set, with a condition for what fails, and for volumes that are nearly full.
+
+        ``recorded`` is its recorded state.
+        """
+        self._fill.restore(seen.key, recorded)
+        state = read_volumes(seen.state)
+        filled = (
+            FilledVolume(volume.index, volume.current_size, volume.current_bytes_used)
+            for volume in (state.volumes if state is not None else ())
+        )
+        return self._fill.with_condition(self._failures.with_conditions(seen), filled)
 
     async def _check_set(self, key: Key) -> None:
         # It may have been deleted while another one was checked.

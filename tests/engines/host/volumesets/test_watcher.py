@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from reconciler.engines.engine_state import health_with_conditions
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Kind
+from reconciler.model.quantity import GIB
 from reconciler.model.record import Health
 from tests.engines.host.kit import play_on
 from tests.engines.host.volumesets.kit import DB, ImageVolumeHarness, VolumeHarness, play
@@ -332,6 +334,33 @@ def test_volumes_that_promise_more_than_the_disk_has_are_a_condition(tmp_path: P
 
     with small_disk(tmp_path / "disk", "size=400m") as disk:
         play_on(lambda: ImageVolumeHarness(disk), story)
+
+
+@only_root("only root mounts images")
+def test_an_image_that_is_nearly_full_has_a_condition_until_it_has_room(tmp_path: Path) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
+        await host.volumeset()
+        await host.database()
+        await host.running("db-0")
+
+        async def is_full() -> bool:
+            return "VolumeNearlyFull" in [each["type"] for each in await conditions(host)]
+
+        async def has_room() -> bool:
+            return not await is_full()
+
+        # Reserved blocks are in use, and take no room of the disk.
+        with (host.path() / "file").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 92 * 10 * GIB // 100)
+        await host.eventually(is_full, "it is measured", pace=3.0)
+        seen = await host.seen()
+        assert seen is not None
+        assert seen.health is Health.HEALTHY
+        (host.path() / "file").unlink()
+        await host.eventually(has_room, "it is measured again", pace=3.0)
+        host.detach()
+
+    play_on(lambda: ImageVolumeHarness(tmp_path), story)
 
 
 def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
