@@ -274,18 +274,14 @@ class Session:
 
     def _show_holds(self, plan: Mapping[str, Any], path: str) -> None:
         """Show which steps for the resource at ``path``, and in it, wait, and what releases them."""
-        waiting: dict[bool, dict[str, None]] = {}
-        for step in plan.get("steps", ()):
-            if step["hold"] and self._is_at(step["key"], path):
-                waiting.setdefault(step["hold"] == _SUSPENDED, {})[f"{step['action']} {step['key']}"] = None
-        for is_suspended, waiting_steps in waiting.items():
-            steps = [*waiting_steps]
-            more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
-            what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
-            if is_suspended:
-                self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
-            elif not (self._approves and self._approve(plan["hold_digest"], path)):
-                self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
+        steps = [step for step in plan.get("steps", ()) if step["hold"] and self._is_at(step["key"], path)]
+        for key in dict.fromkeys(step["key"] for step in steps if step["hold"] == _SUSPENDED):
+            self.output.note(f"{key} is suspended, so this waits; to continue: platform resume {key}")
+        held = dict.fromkeys(f"{step['action']} {step['key']}" for step in steps if step["hold"] != _SUSPENDED)
+        if held and not (self._approves and self._approve(plan["hold_digest"], path)):
+            more = f" and {len(held) - _MOST_STEPS} more" if len(held) > _MOST_STEPS else ""
+            what = f"{', '.join([*held][:_MOST_STEPS])}{more} {'wait' if len(held) > 1 else 'waits'}"
+            self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
 
     def _approve(self, digest: str, path: str) -> bool:
         """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""

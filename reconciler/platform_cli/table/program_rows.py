@@ -38,6 +38,10 @@ _COMPOSE = (
     ),
 )
 _LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
+_READY = (
+    Option("--ready", "Wait until everything is ready.", flag=True, also=("--wait",)),
+    Option("--timeout", "How long --ready waits.", "TIME", default="5m"),
+)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
 _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"
 
@@ -68,7 +72,7 @@ PROGRAM_ROWS = (
         options=(
             _FILES,
             _K8S,
-            Option("--ready", "Wait until everything is ready.", flag=True),
+            *_READY,
             Option("--dry-run", "Change nothing; show what `diff` does.", flag=True),
             Option(
                 "--digest", "Change nothing if the plan has another digest than the one that `diff` showed.", "DIGEST"
@@ -160,7 +164,7 @@ PROGRAM_ROWS = (
         ("stack", "deploy"),
         "Create and change the resources of a compose project.",
         "stack:deploy",
-        options=(*_COMPOSE, _LOCATIONS, Option("--ready", "Wait until everything is ready.", flag=True)),
+        options=(*_COMPOSE, _LOCATIONS, *_READY),
         aliases=("up",),
     ),
     Row(
