@@ -49,14 +49,16 @@ _FOLDER = Path(__file__).with_name("commands")
 
 @cache
 def read_commands() -> dict[str, str]:
-    """Subcommand → help line: that of its overview, or what follows the colon in the first line of its module."""
+    """Subcommand → help line: that of its overview, of the table of both programs, else of its module's first line."""
     from reconciler.overviews.table import OVERVIEWS
+    from reconciler.shared_commands import SHARED_COMMANDS
 
     summaries = {name: overview.line for name, overview in OVERVIEWS.items()}
     for path in sorted(_FOLDER.glob("[!_]*.py")):
         with path.open(encoding="utf-8") as file:
             line = file.readline().strip().strip('"').partition(": ")[2]
         summaries[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
+    summaries |= {name: command.line for name, command in SHARED_COMMANDS.items()}
     return {name: summaries[name] for names in GROUPS.values() for name in names}
 
 

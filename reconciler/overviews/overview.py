@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from reconciler.render.style import TextStyle
+from reconciler.shared_commands import SELECTOR, SINCE, SORT, SharedOption
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -22,6 +23,9 @@ WIDE = "wide"
 """The parameter that every overview has in the API: whether its text has all columns."""
 SOURCES = "source"
 """The word that stands for sources in the place of a kind."""
+
+
+ParameterType = Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"]
 
 
 class ReadContext:
@@ -76,7 +80,7 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    type: Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"] = "text"
+    type: ParameterType = "text"
     help: str = ""
     metavar: str = ""
     default: Any = None
@@ -179,11 +183,18 @@ class Overview(NamedTuple):
         )
 
 
-_SELECTOR = Parameter(
-    "selector", help="By tags: k=v, k!=v, k, !k, 'k in (a,b)'.", metavar="S", spellings=("-l", "--selector")
-)
-_SORT = Parameter(
-    "sort", help="By a field of the JSON, as .name; - before it: backwards.", metavar="F", spellings=("--sort-by",)
-)
+def share_parameter(
+    option: SharedOption,
+    name: str,
+    kind: ParameterType = "text",
+    bounds: tuple[int, int] = (0, 0),
+) -> Parameter:
+    """The parameter ``name`` whose ``option`` is that of `platform`, too."""
+    default = int(option.default) if option.default else None
+    return Parameter(name, kind, option.help, option.metavar, default, bounds=bounds, spellings=option.spellings)
+
+
+_SELECTOR = share_parameter(SELECTOR, "selector")
+_SORT = share_parameter(SORT, "sort")
 _LIMIT = Parameter("limit", "number", "At most N of them.", "N", bounds=(1, 100_000))
-_SINCE = Parameter("since", "time", "Only those since 20s, 1h30m, or a time.", "T")
+_SINCE = share_parameter(SINCE, "since", "time")

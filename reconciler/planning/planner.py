@@ -30,7 +30,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     del parts  # It would keep the steps that order_steps replaces: 14 MB of 100,000.
     order_steps(scope, steps)
     final = tuple(steps)
-    waiting, released = _split_held_steps(scope, [step for step in final if step.hold.approvable])
+    waiting, released = _split_waiting_steps(scope, [step for step in final if step.hold.approvable])
     hold_digest = digest_of(waiting) if waiting else ""
     approved = hold_digest if _is_approved(scope, waiting) else ""
     released += waiting if approved else []
@@ -52,13 +52,13 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     return plan, refusals
 
 
-def _split_held_steps(scope: PlannerInput, held: list[Step]) -> tuple[list[Step], list[Step]]:
+def _split_waiting_steps(scope: PlannerInput, steps: list[Step]) -> tuple[list[Step], list[Step]]:
     """The steps that wait for one approval, and those that go on by an earlier one: deletes that a run began by it."""
-    if _is_approved(scope, held):
-        return held, []
-    released = [step for step in held if is_under_way(scope, step) and _is_approved(scope, [step])]
+    if _is_approved(scope, steps):
+        return steps, []
+    released = [step for step in steps if is_under_way(scope, step) and _is_approved(scope, [step])]
     begun = {step.id for step in released}
-    return [step for step in held if step.id not in begun], released
+    return [step for step in steps if step.id not in begun], released
 
 
 def _is_approved(scope: PlannerInput, steps: list[Step]) -> bool:

@@ -277,10 +277,10 @@ class Session:
         steps = [step for step in plan.get("steps", ()) if step["hold"] and self._is_at(step["key"], path)]
         for key in dict.fromkeys(step["key"] for step in steps if step["hold"] == _SUSPENDED):
             self.output.note(f"{key} is suspended, so this waits; to continue: platform resume {key}")
-        held = dict.fromkeys(f"{step['action']} {step['key']}" for step in steps if step["hold"] != _SUSPENDED)
-        if held and not (self._approves and self._approve(plan["hold_digest"], path)):
-            more = f" and {len(held) - _MOST_STEPS} more" if len(held) > _MOST_STEPS else ""
-            what = f"{', '.join([*held][:_MOST_STEPS])}{more} {'wait' if len(held) > 1 else 'waits'}"
+        others = dict.fromkeys(f"{step['action']} {step['key']}" for step in steps if step["hold"] != _SUSPENDED)
+        if others and not (self._approves and self._approve(plan["hold_digest"], path)):
+            more = f" and {len(others) - _MOST_STEPS} more" if len(others) > _MOST_STEPS else ""
+            what = f"{', '.join([*others][:_MOST_STEPS])}{more} {'wait' if len(others) > 1 else 'waits'}"
             self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
 
     def _approve(self, digest: str, path: str) -> bool:

@@ -159,7 +159,7 @@ def test_standard_input_is_checked_by_itself(tmp_path: Path, text: str, code: in
         (".", "# later\n", "every file below . is empty or has only comments"),
     ],
 )
-def test_a_file_without_a_manifest_is_said_to_have_none(tmp_path: Path, name: str, text: str, note: str) -> None:
+def test_a_note_names_a_file_without_a_manifest(tmp_path: Path, name: str, text: str, note: str) -> None:
     (tmp_path / ("notes.yaml" if name == "." else name)).write_text(text)
     result = here("validate", name, cwd=tmp_path)
     assert (result.code, result.out) == (0, "no findings in 0 documents, 0 resources\n")

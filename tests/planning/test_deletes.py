@@ -182,7 +182,7 @@ def test_a_delete_that_is_under_way_goes_on_while_another_one_waits(tmp_path: Pa
     assert set(holds(harness.plan()).values()) == {""}, "one more is within the budget of a run"
 
 
-def test_what_others_end_is_held_like_every_delete(tmp_path: Path) -> None:
+def test_a_delete_waits_like_every_other_where_another_tool_began_it(tmp_path: Path) -> None:
     names = [f"w{number}" for number in range(6)]
     harness = PipelineHarness(tmp_path, shop(*map(workload, names)))
     harness.applied()
@@ -192,19 +192,19 @@ def test_what_others_end_is_held_like_every_delete(tmp_path: Path) -> None:
 
 
 def test_an_approved_delete_that_is_under_way_needs_no_second_approval(tmp_path: Path) -> None:
-    kept = ["a", "b", "c"]
-    harness = PipelineHarness(tmp_path, shop(*(VOLUMES.format(name=name) for name in kept)))
+    names = ["a", "b", "c"]
+    harness = PipelineHarness(tmp_path, shop(*(VOLUMES.format(name=name) for name in names)))
     harness.applied()
-    harness.commit(shop(*(VOLUMES.format(name=name) for name in kept[1:])))
+    harness.commit(shop(*(VOLUMES.format(name=name) for name in names[1:])))
     harness.approve(harness.plan().hold_digest)
-    begin(harness, shop(*(VOLUMES.format(name=name) for name in kept[1:])), "volumeset/shop/a")
-    harness.commit(shop(*(VOLUMES.format(name=name) for name in kept[2:])))
+    begin(harness, shop(*(VOLUMES.format(name=name) for name in names[1:])), "volumeset/shop/a")
+    harness.commit(shop(*(VOLUMES.format(name=name) for name in names[2:])))
     for _ in range(2):
         plan = harness.plan()
         assert holds(plan) == {
-            f"volumeset/shop/{name}@{place}": hold
+            f"volumeset/shop/{name}@{location}": hold
             for name, hold in (("a", ""), ("b", "deletes-volumes"))
-            for place in PLACES
+            for location in PLACES
         }
         assert budgeted_deletes(plan) == []
         harness.pipeline.start_run(harness.prepare(), "test")
@@ -212,7 +212,7 @@ def test_an_approved_delete_that_is_under_way_needs_no_second_approval(tmp_path:
     harness.approve(plan.hold_digest)
     harness.applied()
     assert [key for key in harness.recorded() if key.startswith("volumeset/")] == [
-        f"volumeset/shop/c@{place}" for place in PLACES
+        f"volumeset/shop/c@{location}" for location in PLACES
     ]
     assert harness.records.approvals.valid(harness.clock.now()) == frozenset()
 

@@ -77,13 +77,12 @@ def apply(
     session: Session,
     file: tuple[str, ...],
     k8s: bool | None,
-    ready: bool | None,
-    timeout: str,
     dry_run: bool | None,
     digest: str | None,
+    **waiting: Any,
 ) -> None:
     """Create and change the resources of the manifests, all in one commit or none."""
-    documents, seconds = _load_documents(session, file, k8s=bool(k8s)), parse_wait(ready, timeout)
+    documents, seconds = _load_documents(session, file, k8s=bool(k8s)), parse_wait(**waiting)
     if dry_run:
         if seconds:
             raise UsageError("--dry-run changes nothing, so nothing becomes ready: leave --ready out")

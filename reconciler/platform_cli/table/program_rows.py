@@ -47,6 +47,16 @@ _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters th
 
 WORD_ALIASES = {"stack": ("compose",)}
 """First word of commands that belong to no kind → its other names."""
+SECTIONS = {
+    "Begin": ("login", "logout", "whoami", "profile", "misc"),
+    "Manifests": ("apply", "diff", "delete", "convert", "stack"),
+    "Look": (
+        *("status", "describe", "events", "logs", "top", "plan", "history", "versions", "blame"),
+        *("drift", "snapshots"),
+    ),
+    "Operate": (*("approve", "refuse", "rollback", "sync", "suspend", "resume", "restart", "retry", "scale", "hold"),),
+}
+"""Heading in the list of commands → first words, in the order of use."""
 WORD_TITLES = {
     "account": "Accounts",
     "cron": "Cron workloads: their executions",
@@ -120,11 +130,12 @@ PROGRAM_ROWS = (
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
     Row(
         ("logs",),
-        "Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
-        '\'{gvc="shop"} |= "error"\'.',
+        "Show the logs of workloads.",
         "logs:show",
         "<query>",
         LOGS,
+        help="Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
+        '\'{gvc="shop"} |= "error"\'.',
     ),
     Row(
         ("misc", "install-completion"),

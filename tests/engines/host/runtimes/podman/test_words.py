@@ -40,7 +40,7 @@ NOT_FOUND = ": OCI runtime attempted to invoke a command that was not found"
         ("storage is locked", ""),
     ],
 )
-def test_what_cannot_start_is_said_in_a_sentence(text: str, sentence: str) -> None:
+def test_a_sentence_names_what_cannot_start(text: str, sentence: str) -> None:
     assert find_sentence(text) == sentence
 
 
