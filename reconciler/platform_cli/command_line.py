@@ -131,8 +131,9 @@ class CommandGroup(click.Group):
         sections = _list_sections(there) if not self.name else {"Commands": sorted(there)}
         for title, words in sections.items():
             lines = [(", ".join((word, *by_word.get(word, ()))), _short_help(word, self._rows[word])) for word in words]
-            with formatter.section(title):
-                formatter.write_dl(lines)
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
         if lacking := sorted(self._rows.keys() - there):
             with formatter.section("Not available here; each says what to do instead"):
                 formatter.write_text(", ".join(lacking))

@@ -275,8 +275,9 @@ class Session:
     def _show_holds(self, plan: Mapping[str, Any], path: str) -> None:
         """Show which steps for the resource at ``path``, and in it, wait, and what releases them."""
         steps = [step for step in plan.get("steps", ()) if step["hold"] and self._is_at(step["key"], path)]
-        for key in dict.fromkeys(step["key"] for step in steps if step["hold"] == _SUSPENDED):
-            self.output.note(f"{key} is suspended, so this waits; to continue: platform resume {key}")
+        suspended = {step["key"]: step["action"] for step in steps if step["hold"] == _SUSPENDED}
+        for key, action in [*suspended.items()][:_MOST_STEPS]:
+            self.output.note(f"{action} {key} waits until it is resumed: platform resume {key}")
         others = dict.fromkeys(f"{step['action']} {step['key']}" for step in steps if step["hold"] != _SUSPENDED)
         if others and not (self._approves and self._approve(plan["hold_digest"], path)):
             more = f" and {len(others) - _MOST_STEPS} more" if len(others) > _MOST_STEPS else ""
