@@ -165,7 +165,14 @@ def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     settings = load_settings_as_owner(settings_file)
     # What is measured needs no records, which may not exist yet.
     open_records = partial(records_or_none if overview.is_measured else read_records, settings)
-    return ReadContext(settings, open_records, SystemClock().now, lambda: find_lock_holder(settings.state) is not None)
+    # Others ask the daemon, and only root and its user get here: what they may read is up to the files of the logs.
+    return ReadContext(
+        settings,
+        open_records,
+        SystemClock().now,
+        lambda: find_lock_holder(settings.state) is not None,
+        reads_logs=True,
+    )
 
 
 def _show_value(reader: _Reader, display: Display) -> int:

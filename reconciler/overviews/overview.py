@@ -29,7 +29,10 @@ ParameterType = Literal["text", "kind", "key", "target", "revision", "number", "
 
 
 class ReadContext:
-    """What overviews are read from; ``now`` is the time, ``daemon_runs`` whether a daemon runs here."""
+    """What overviews are read from; ``now`` is the time, ``daemon_runs`` whether a daemon runs here.
+
+    ``reads_logs``: whoever reads may read every log. Lines of logs may have secrets.
+    """
 
     def __init__(
         self,
@@ -37,10 +40,13 @@ class ReadContext:
         open_records: Callable[[], Records],
         now: Callable[[], float],
         daemon_runs: Callable[[], bool],
+        *,
+        reads_logs: bool = False,
     ) -> None:
         self.settings = settings
         self.now = now
         self.daemon_runs = daemon_runs
+        self.reads_logs = reads_logs
         self._open_records = open_records
 
     @cached_property
