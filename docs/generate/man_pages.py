@@ -182,7 +182,7 @@ def _describe_row(row: Row) -> Entry:
     if row.instead:
         return Entry(term, f"Not available: {row.instead}.")
     lists = ["It has the options of lists."] if row.lists else []
-    return Entry(term, " ".join([row.summary, *(_quote_option(option) for option in row.options), *lists]))
+    return Entry(term, " ".join([row.own_help, *(_quote_option(option) for option in row.options), *lists]))
 
 
 def _quote_option(option: Option) -> str:

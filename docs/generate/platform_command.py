@@ -189,7 +189,7 @@ def _cells(row: Row) -> tuple[str, str, str]:
     command = ", ".join(f"`{' '.join(filter(None, (each, row.argument)))}`" for each in names)
     if row.instead:
         return command, f"Not available: {row.instead}.", ""
-    return command, row.summary, ", ".join([*map(_shown, row.options), *(["*list*"] if row.lists else [])])
+    return command, row.own_help, ", ".join([*map(_shown, row.options), *(["*list*"] if row.lists else [])])
 
 
 def _shown(option: Option) -> str:

@@ -18,6 +18,7 @@ import click
 
 from reconciler import __version__
 from reconciler.cli.options import carry_out
+from reconciler.cli.output.help import use_help_context
 from reconciler.cli.output.printing import print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.terminal.standard_streams import prepare_streams
@@ -49,14 +50,16 @@ _FOLDER = Path(__file__).with_name("commands")
 
 @cache
 def read_commands() -> dict[str, str]:
-    """Subcommand → help line: that of its overview, or what follows the colon in the first line of its module."""
+    """Subcommand → help line: that of its overview, of the table of both programs, else of its module's first line."""
     from reconciler.overviews.table import OVERVIEWS
+    from reconciler.shared_commands import SHARED_COMMANDS
 
     summaries = {name: overview.line for name, overview in OVERVIEWS.items()}
     for path in sorted(_FOLDER.glob("[!_]*.py")):
         with path.open(encoding="utf-8") as file:
             line = file.readline().strip().strip('"').partition(": ")[2]
         summaries[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
+    summaries |= {name: command.line for name, command in SHARED_COMMANDS.items()}
     return {name: summaries[name] for names in GROUPS.values() for name in names}
 
 
@@ -74,13 +77,13 @@ class LazyGroup(click.Group):
         if cmd_name in OVERVIEWS:
             from reconciler.cli.overview_commands import make_command
 
-            return make_command(OVERVIEWS[cmd_name])
+            return use_help_context(make_command(OVERVIEWS[cmd_name]))
         module = f"{cmd_name}{'_' * iskeyword(cmd_name)}"
         if not cmd_name.isidentifier() or cmd_name.endswith("_") or not os.path.isfile(_FOLDER / f"{module}.py"):
             return None
         command = import_module(f"reconciler.cli.commands.{module}").command
         assert isinstance(command, click.Command)
-        return command
+        return use_help_context(command)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse ``args``, in which ``--settings FILE`` may stand before the subcommand, too."""

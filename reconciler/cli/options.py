@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.errors import RefusedError
+from reconciler.shared_commands import SHARED_COMMANDS
 from reconciler.times import DURATIONS, parse_duration
 
 if TYPE_CHECKING:
@@ -201,3 +202,15 @@ def get_operator_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
+
+
+def shared_option(command: str, spelling: str, *names: str, **more: Any) -> Callable[[Any], Any]:
+    """The option ``spelling`` of a command that `platform` has too; ``names`` is its parameter where that differs."""
+    option = SHARED_COMMANDS[command].option(spelling)
+    kind: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {"is_flag": True}
+    return click.option(*option.spellings, *names, help=option.help, **kind, **more)
+
+
+def example_of(command: str) -> str:
+    """The line at the end of the help of a command that `platform` has too."""
+    return f"Example: {SHARED_COMMANDS[command].call('reconciler')}"

@@ -19,6 +19,7 @@ from reconciler.cli.options import (
     read_records,
     records_or_none,
     settings_option,
+    shared_option,
 )
 from reconciler.cli.output.forms import (
     Output,
@@ -44,6 +45,7 @@ from reconciler.overviews.overview import (
     ReadContext,
 )
 from reconciler.overviews.writing import FORMS, make_document
+from reconciler.shared_commands import NO_HEADERS, WATCH
 from reconciler.terminal.folding import can_redraw
 from reconciler.terminal.live_display import repeat_drawing
 
@@ -163,7 +165,14 @@ def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     settings = load_settings_as_owner(settings_file)
     # What is measured needs no records, which may not exist yet.
     open_records = partial(records_or_none if overview.is_measured else read_records, settings)
-    return ReadContext(settings, open_records, SystemClock().now, lambda: find_lock_holder(settings.state) is not None)
+    # Others ask the daemon, and only root and its user get here: what they may read is up to the files of the logs.
+    return ReadContext(
+        settings,
+        open_records,
+        SystemClock().now,
+        lambda: find_lock_holder(settings.state) is not None,
+        reads_logs=True,
+    )
 
 
 def _show_value(reader: _Reader, display: Display) -> int:
@@ -358,9 +367,7 @@ def _declare_parameter(parameter: Parameter) -> _Declaration:
 
 def _list_follow_options(overview: Overview) -> list[_Declaration]:
     """The option of a feed."""
-    words = f"Also show new {overview.name} as they come."
-    option = click.option("-f", f"--{FOLLOW}", "-w", "--watch", FOLLOW, is_flag=True, help=words)
-    return [option] if overview.is_feed else []
+    return [shared_option(overview.name, f"--{FOLLOW}", FOLLOW)] if overview.is_feed else []
 
 
 def _list_measure_options(overview: Overview) -> list[_Declaration]:
@@ -378,8 +385,8 @@ def _list_wait_options(overview: Overview) -> list[_Declaration]:
     """The options of what can be shown again, and of what one can wait for."""
     if overview.is_feed or overview.is_measured:
         return []
-    words = "Show it again when it changes, until q or Ctrl-C."
-    options: list[_Declaration] = [click.option("-w", "--watch", is_flag=True, help=words), _declare_interval()]
+    watch = click.option(*WATCH.spellings, is_flag=True, help=WATCH.text)
+    options: list[_Declaration] = [watch, _declare_interval()]
     if overview.is_changing is not None:
         words = "How long to wait, such as 20s; default 5m."
         options.append(click.option("--wait", is_flag=True, help="Wait until nothing is in progress."))
@@ -389,7 +396,7 @@ def _list_wait_options(overview: Overview) -> list[_Declaration]:
 
 def _list_output_options(overview: Overview) -> list[_Declaration]:
     """The options for the form of the output."""
-    bare = click.option("--no-headers", is_flag=True, help="Leave the line of headings out.")
+    bare = click.option(*NO_HEADERS.spellings, is_flag=True, help=NO_HEADERS.text)
     has_headings = overview.listing is not None and overview.listing.has_headings
     return [output_option(), *([bare] if has_headings else [])]
 

@@ -19,7 +19,9 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.conditions import CHANNEL, HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
+from reconciler.render.sources import trouble_sentence
 from reconciler.settings import Settings
+from reconciler.status.source_status import SourceStatus, read_source_status
 from reconciler.status.waiting import suspended_by
 from reconciler.times import format_duration
 
@@ -29,7 +31,6 @@ SILENCE = 60.0
 """Seconds in which a daemon starts the request of an operator."""
 
 _ADVICE = {
-    Reason.INVALID_REVISION: "see: reconciler validate",
     Reason.INVALID_FILES: "see: reconciler validate",
     Reason.APPROVAL_REQUIRED: "see: reconciler plan",
     Reason.APPROVAL_REFUSED: "see: reconciler plan",
@@ -141,12 +142,27 @@ def _check_source(records: Records, name: str, now: float) -> Iterator[Check]:
     row = records.sources.get(name)
     if row is None:
         yield make_warning(about, "no revision of it was ever applied", "start the daemon, or: reconciler apply")
-    troubles = list(_check_conditions(about, conditions, now))
+    refused = _check_refusal(about, read_source_status(records, name))
+    if refused is not None:
+        del conditions[ConditionType.READY]
+    troubles = [*([refused] if refused is not None else []), *_check_conditions(about, conditions, now)]
     yield from troubles
     if row is not None and not troubles:
         last = records.runs.last(name)
         ended = f", its last run {_describe_run_time(last, now)}" if last else ""
         yield make_ok_check(about, f"{shorten_revision(revision_text(row.ref, row.commit))} is applied{ended}")
+
+
+def _check_refusal(about: str, status: SourceStatus) -> Check | None:
+    """A problem where the newest commit is refused: which one, why, what is live instead, and what ends it."""
+    run, trouble = status.refused, status.trouble
+    if run is None or trouble is None or trouble.reason != Reason.INVALID_REVISION:
+        return None
+    live = f"{status.applied.commit[:12]} stays live" if status.applied is not None else "nothing is live yet"
+    advice = (
+        f"for all of it: reconciler validate; then push a correction, or take it back: git revert {run.commit[:12]}"
+    )
+    return make_problem(about, f"{trouble_sentence(status, trouble)}; {live}", advice)
 
 
 def _describe_run_time(run: Run, now: float) -> str:
@@ -159,7 +175,7 @@ def _check_conditions(about: str, conditions: dict[str, ScopeCondition], now: fl
         if bad is None or bad.status:
             continue
         message = f"{bad.reason} for {format_duration(now - bad.since)}: {bad.message}"
-        grave = bad.reason == Reason.INVALID_REVISION or (long in conditions and conditions[long].status)
+        grave = long in conditions and conditions[long].status
         yield (make_problem if grave else make_warning)(
             about, message, _ADVICE.get(Reason.from_stored(bad.reason), "see the message")
         )

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from reconciler.render.style import TextStyle
+from reconciler.shared_commands import SELECTOR, SINCE, SORT, SharedOption
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -24,8 +25,14 @@ SOURCES = "source"
 """The word that stands for sources in the place of a kind."""
 
 
+ParameterType = Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"]
+
+
 class ReadContext:
-    """What overviews are read from; ``now`` is the time, ``daemon_runs`` whether a daemon runs here."""
+    """What overviews are read from; ``now`` is the time, ``daemon_runs`` whether a daemon runs here.
+
+    ``reads_logs``: whoever reads may read every log. Lines of logs may have secrets.
+    """
 
     def __init__(
         self,
@@ -33,10 +40,13 @@ class ReadContext:
         open_records: Callable[[], Records],
         now: Callable[[], float],
         daemon_runs: Callable[[], bool],
+        *,
+        reads_logs: bool = False,
     ) -> None:
         self.settings = settings
         self.now = now
         self.daemon_runs = daemon_runs
+        self.reads_logs = reads_logs
         self._open_records = open_records
 
     @cached_property
@@ -76,7 +86,7 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    type: Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"] = "text"
+    type: ParameterType = "text"
     help: str = ""
     metavar: str = ""
     default: Any = None
@@ -179,11 +189,18 @@ class Overview(NamedTuple):
         )
 
 
-_SELECTOR = Parameter(
-    "selector", help="By tags: k=v, k!=v, k, !k, 'k in (a,b)'.", metavar="S", spellings=("-l", "--selector")
-)
-_SORT = Parameter(
-    "sort", help="By a field of the JSON, as .name; - before it: backwards.", metavar="F", spellings=("--sort-by",)
-)
+def share_parameter(
+    option: SharedOption,
+    name: str,
+    kind: ParameterType = "text",
+    bounds: tuple[int, int] = (0, 0),
+) -> Parameter:
+    """The parameter ``name`` whose ``option`` is that of `platform`, too."""
+    default = int(option.default) if option.default else None
+    return Parameter(name, kind, option.help, option.metavar, default, bounds=bounds, spellings=option.spellings)
+
+
+_SELECTOR = share_parameter(SELECTOR, "selector")
+_SORT = share_parameter(SORT, "sort")
 _LIMIT = Parameter("limit", "number", "At most N of them.", "N", bounds=(1, 100_000))
-_SINCE = Parameter("since", "time", "Only those since 20s, 1h30m, or a time.", "T")
+_SINCE = share_parameter(SINCE, "since", "time")

@@ -45,9 +45,19 @@ def read_status(context: ReadContext, *, kind: Kind | str | None, gvc: str | Non
 
 def read_summary(context: ReadContext, *, target: str) -> StatusSummary:
     """The status of everything, or of a source, resource or commit. Raises NotFoundError and UsageError."""
-    from reconciler.queries.summary import summarize_status
+    from reconciler.queries.summary import list_crashed, summarize_status
 
-    return summarize_status(context.settings, context.records, target, context.now(), daemon_runs=context.daemon_runs())
+    summary = summarize_status(
+        context.settings, context.records, target, context.now(), daemon_runs=context.daemon_runs()
+    )
+    if not context.reads_logs or not (crashed := list_crashed(summary)):
+        return summary
+    from msgspec.structs import replace
+
+    from reconciler.queries.logs import find_last_line
+
+    lines = {key: find_last_line(context.settings, key) for key in crashed}
+    return replace(summary, last_lines={key: line for key, line in lines.items() if line})
 
 
 def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | SourceDetails:

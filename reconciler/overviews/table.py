@@ -7,7 +7,8 @@ operations of their own: lines are not redacted and have a permission of their o
 from __future__ import annotations
 
 from reconciler.overviews import reading, showing
-from reconciler.overviews.overview import LAST, Listing, Overview, Parameter
+from reconciler.overviews.overview import LAST, Listing, Overview, Parameter, share_parameter
+from reconciler.shared_commands import SHARED_COMMANDS
 
 _LAST = ("--limit", "--last")
 
@@ -65,13 +66,13 @@ STATUS = Overview(
 DESCRIBE = Overview(
     "describe",
     "-describe",
-    "Show one resource or source in detail.",
+    SHARED_COMMANDS["describe"].line,
     """Show all that is known about KEY, first what is not well: conditions, locations, fields and last events.
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. For source/NAME it shows whether the newest commit is
     live, and if not, why. Fields that have their default are left out; -o wide shows them.
     """,
-    "reconciler describe workload/shop/api",
+    SHARED_COMMANDS["describe"].call("reconciler"),
     "Describe a resource or source, as text.",
     (Parameter("key", "target", required=True),),
     reading.read_details,
@@ -82,16 +83,16 @@ DESCRIBE = Overview(
 EVENTS = Overview(
     "events",
     "-events",
-    "Show events of resources and sources.",
+    SHARED_COMMANDS["events"].line,
     """Show events, oldest first: of all resources and sources, or of KEY, which can be source/NAME.
 
     Events of deleted resources stay until they expire.
     """,
-    "reconciler events workload/shop/api --follow",
+    SHARED_COMMANDS["events"].call("reconciler"),
     "Read the events of all resources, or of one.",
     (
         Parameter("key", "target"),
-        Parameter(LAST, "number", "How many past events; 100.", "N", 100, bounds=(0, 100_000), spellings=_LAST),
+        share_parameter(SHARED_COMMANDS["events"].option("--last"), LAST, "number", bounds=(0, 100_000)),
     ),
     reading.read_events,
     showing.show_events,
@@ -107,7 +108,7 @@ EVENTS = Overview(
 HISTORY = Overview(
     "history",
     "-runs",
-    "Show past runs.",
+    SHARED_COMMANDS["history"].line,
     """Show the runs that changed something or failed, and the newest commit, newest first: of SOURCE, or of all.
 
     A revision that is refused several times is listed once, and so is a plan that waits or fails again and again. Of
@@ -115,30 +116,28 @@ HISTORY = Overview(
     --run shows one of them with its timeline: each phase and each try of a step, when it began after the start of the
     run, how long it took, and how it ended. The newest 1,000 runs have one; JSON has the numbers of runs.
     """,
-    "reconciler history main --last 20",
+    SHARED_COMMANDS["history"].call("reconciler"),
     "List the runs of all sources, or of one.",
     (
         Parameter("source", default=""),
-        Parameter(LAST, "number", "How many; 30.", "N", 30, bounds=(1, 10_000), spellings=_LAST),
+        share_parameter(SHARED_COMMANDS["history"].option("--last"), LAST, "number", bounds=(1, 10_000)),
         Parameter("run", "number", "Only the run N, with its timeline.", "N", bounds=(1, 2**53)),
     ),
     reading.read_runs,
     showing.show_runs,
     Listing(showing.make_run_item, "run", read_time=reading.read_run_time, has_headings=False),
 )
-_COMMITS = Parameter(
-    "commits", "number", "How many commits of the source are searched; 2000.", "N", 2_000, bounds=(1, 20_000)
-)
+_COMMITS = share_parameter(SHARED_COMMANDS["versions"].option("--commits"), "commits", "number", bounds=(1, 20_000))
 VERSIONS = Overview(
     "versions",
     "-versions",
-    "List the versions of a resource in Git.",
+    SHARED_COMMANDS["versions"].line,
     """List the commits that changed KEY, newest first, with the fields that each changed.
 
     They are those of the file that declares it. `reconciler diff REV1 REV2 --key KEY` shows what differs between two of
     them, and `reconciler rollback KEY REV` goes back to one.
     """,
-    "reconciler versions workload/shop/api",
+    SHARED_COMMANDS["versions"].call("reconciler"),
     "List the versions of a resource in Git.",
     (Parameter("key", "key", required=True), _COMMITS),
     reading.read_versions,
@@ -150,12 +149,12 @@ VERSIONS = Overview(
 BLAME = Overview(
     "blame",
     "-blame",
-    "Show who wrote each field of a resource.",
+    SHARED_COMMANDS["blame"].line,
     """Show each field of KEY that its file has, with its line there and the commit that wrote it, as `git blame` does.
 
     A field counts as written where its value changed, not where its line moved. Values of secrets show as ***.
     """,
-    "reconciler blame workload/shop/api",
+    SHARED_COMMANDS["blame"].call("reconciler"),
     "Read who wrote each field of a resource.",
     (Parameter("key", "key", required=True), _COMMITS),
     reading.read_versions,
@@ -167,14 +166,14 @@ BLAME = Overview(
 TOP = Overview(
     "top",
     "-top",
-    "Show the replicas on this host, and what they use.",
+    SHARED_COMMANDS["top"].line,
     """Show the replicas on this host: their state, their restarts, and what they use.
 
     CPU is in thousandths of a core since the last refresh; memory is resident memory. A port shows as 20001->8080: at
     127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon. On a terminal, the
     key q ends it.
     """,
-    "reconciler top --gvc shop",
+    SHARED_COMMANDS["top"].call("reconciler"),
     "List the replicas on this host, with what they use.",
     (Parameter("gvc", help="Only the workloads of this GVC.", metavar="G"),),
     reading.read_replicas,
@@ -204,17 +203,17 @@ USAGE = Overview(
 SNAPSHOTS = Overview(
     "snapshots",
     "-snapshot",
-    "List the snapshots of volumes.",
+    SHARED_COMMANDS["snapshots"].line,
     """List the snapshots of the volume set KEY, or of all volume sets, as they were last observed.
 
     `reconciler command` takes, deletes and restores them. --deleted lists what `createFinalSnapshot` retained of
     volumes that were deleted on this host; `reconciler volume` deletes these.
     """,
-    "reconciler snapshots volumeset/shop/data",
+    SHARED_COMMANDS["snapshots"].call("reconciler"),
     "List the snapshots of volume sets.",
     (
         Parameter("key", "key"),
-        Parameter("deleted", "flag", "The final snapshots of deleted volumes instead."),
+        share_parameter(SHARED_COMMANDS["snapshots"].option("--deleted"), "deleted", "flag"),
     ),
     reading.read_snapshots,
     showing.show_snapshots,

@@ -11,7 +11,7 @@ from reconciler.model.key import Key
 from reconciler.planning.graph import order_steps
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, Hold, Plan, RetainedResource, Step
-from reconciler.planning.policy import find_retained_keys, renames_in, with_holds
+from reconciler.planning.policy import find_retained_keys, is_under_way, renames_in, with_holds
 from reconciler.planning.steps import steps_for
 from reconciler.planning.successors import with_successors
 
@@ -30,14 +30,13 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     del parts  # It would keep the steps that order_steps replaces: 14 MB of 100,000.
     order_steps(scope, steps)
     final = tuple(steps)
-    waiting = [step for step in final if step.hold.approvable]
+    waiting, released = _split_waiting_steps(scope, [step for step in final if step.hold.approvable])
     hold_digest = digest_of(waiting) if waiting else ""
-    alone = tuple(digest_of([step]) for step in waiting)
-    # An interrupted run leaves an approval for each approved step, so that the rest continues.
-    carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
-    approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
-    if approved:
-        final = tuple(_approved_steps(step) for step in final)
+    approved = hold_digest if _is_approved(scope, waiting) else ""
+    released += waiting if approved else []
+    if released:
+        free = {step.id for step in released}
+        final = tuple(_release_step(step) if step.id in free else step for step in final)
     plan = Plan(
         source=scope.source,
         revision=scope.revision,
@@ -45,7 +44,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
         digest=digest_of(final),
         hold_digest="" if approved else hold_digest,
         approved=approved,
-        approved_digests=alone if approved else (),
+        approved_digests=tuple(digest_of([step]) for step in released),
         retained=tuple(RetainedResource(key, reason) for key, reason in sorted(stays.items())),
         renames=renames,
         refusal="" if approved or not hold_digest else scope.refusals.get(f"{scope.source}/{hold_digest}", ""),
@@ -53,8 +52,24 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     return plan, refusals
 
 
-def _approved_steps(step: Step) -> Step:
-    return msgspec.structs.replace(step, hold=Hold.NONE, hold_until="") if step.hold.approvable else step
+def _split_waiting_steps(scope: PlannerInput, steps: list[Step]) -> tuple[list[Step], list[Step]]:
+    """The steps that wait for one approval, and those that go on by an earlier one: deletes that a run began by it."""
+    if _is_approved(scope, steps):
+        return steps, []
+    released = [step for step in steps if is_under_way(scope, step) and _is_approved(scope, [step])]
+    begun = {step.id for step in released}
+    return [step for step in steps if step.id not in begun], released
+
+
+def _is_approved(scope: PlannerInput, steps: list[Step]) -> bool:
+    """Whether all ``steps`` are approved together, or each is, as a run leaves them so that the rest goes on."""
+    if not steps or f"{scope.source}/{digest_of(steps)}" in scope.approved:
+        return bool(steps)
+    return all(f"{scope.source}/{digest_of([step])}" in scope.approved for step in steps)
+
+
+def _release_step(step: Step) -> Step:
+    return msgspec.structs.replace(step, hold=Hold.NONE, hold_until="")
 
 
 def budgeted_deletes(plan: Plan) -> list[Key]:

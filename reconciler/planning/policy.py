@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
-from reconciler.model.record import Record
+from reconciler.model.record import Health, Record
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Hold, Rename, Step
 from reconciler.planning.recorded_references import recorded_targets
@@ -58,15 +58,17 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
     deletes = [step for step in steps if step.action is Action.DELETE]
     if not (deletes or scope.suspended or scope.policy.approval == "always"):
         return steps
-    doomed = {step.key for step in deletes}
-    over_budget = _over_budget(scope, doomed)
-    hourly, until = _over_hourly_budget(scope, doomed)
+    begun = {step.id for step in deletes if is_under_way(scope, step) and str(step.key) in scope.recent_deletes}
+    over_budget = _over_budget(scope, {step.key for step in deletes if step.id not in begun})
+    hourly, until = _over_hourly_budget(scope, {step.key for step in deletes})
     with_volumes = {step.key.gvc for step in deletes if step.key.kind is Kind.VOLUMESET}
     renamed = {rename.after for rename in renames if rename.after.kind is Kind.VOLUMESET}
 
     def hold(step: Step) -> Hold:
         if step.key in scope.suspended:
             return Hold.SUSPENDED
+        if step.id in begun:
+            return Hold.NONE
         if step.action is Action.DELETE:
             volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
             hold_kind = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else hourly
@@ -80,6 +82,12 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
         msgspec.structs.replace(step, hold=hold, hold_until=until if hold is Hold.HOURLY else "")
         for step, hold in holds
     ]
+
+
+def is_under_way(scope: PlannerInput, step: Step) -> bool:
+    """Whether the resource that the delete ``step`` concerns ends already, as an earlier run wanted or another tool."""
+    place = (record for record in scope.records.get(step.key, ()) if record.location == step.location)
+    return step.action is Action.DELETE and any(record.health is Health.DELETING for record in place)
 
 
 def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
@@ -22,7 +22,7 @@ from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.operator_rows import OPERATOR_ROWS
-from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, WORD_ALIASES, WORD_TITLES
+from reconciler.platform_cli.table.program_rows import PROGRAM_ROWS, SECTIONS, WORD_ALIASES, WORD_TITLES
 from reconciler.platform_cli.table.resource_rows import kind_rows
 from reconciler.platform_cli.table.row import COMMON, LISTING, Option, Row
 
@@ -127,13 +127,16 @@ class CommandGroup(click.Group):
         by_word: dict[str, list[str]] = {}
         for alias, word in self._aliases.items():
             by_word.setdefault(word, []).append(alias)
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (", ".join((word, *by_word.get(word, ()))), _short_help(word, below))
-                    for word, below in sorted(self._rows.items())
-                ]
-            )
+        there = {word for word, below in self._rows.items() if not all(row.instead for _, row in below)}
+        sections = _list_sections(there) if not self.name else {"Commands": sorted(there)}
+        for title, words in sections.items():
+            lines = [(", ".join((word, *by_word.get(word, ()))), _short_help(word, self._rows[word])) for word in words]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+        if lacking := sorted(self._rows.keys() - there):
+            with formatter.section("Not available here; each says what to do instead"):
+                formatter.write_text(", ".join(lacking))
 
 
 def _get_word_aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
@@ -144,9 +147,14 @@ def _get_word_aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *
     return below[0][1].aliases
 
 
+def _list_sections(words: Set[str]) -> dict[str, list[str]]:
+    """Heading → those of the first ``words`` of commands below it; kinds come after what is done with them."""
+    sections = {title: [word for word in named if word in words] for title, named in SECTIONS.items()}
+    titled = {word for named in sections.values() for word in named}
+    return {**sections, "Kinds and more": sorted(words - titled)}
+
+
 def _short_help(word: str, below: Sequence[tuple[tuple[str, ...], Row]]) -> str:
-    if all(row.instead for _, row in below):
-        return "Not available here; it says what to do instead."
     return _group_help(word) if below[0][0] else below[0][1].summary
 
 
@@ -164,7 +172,8 @@ class RowCommand(click.Command):
             name,
             params=[*_make_arguments(row), *own, *listing, *common],
             callback=partial(_run_row, row),
-            help=row.summary,
+            help=row.own_help,
+            short_help=row.summary,
             context_settings={"ignore_unknown_options": bool(row.instead), "allow_extra_args": bool(row.instead)},
         )
         self._row = row

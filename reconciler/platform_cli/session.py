@@ -274,18 +274,15 @@ class Session:
 
     def _show_holds(self, plan: Mapping[str, Any], path: str) -> None:
         """Show which steps for the resource at ``path``, and in it, wait, and what releases them."""
-        waiting: dict[bool, dict[str, None]] = {}
-        for step in plan.get("steps", ()):
-            if step["hold"] and self._is_at(step["key"], path):
-                waiting.setdefault(step["hold"] == _SUSPENDED, {})[f"{step['action']} {step['key']}"] = None
-        for is_suspended, waiting_steps in waiting.items():
-            steps = [*waiting_steps]
-            more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
-            what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
-            if is_suspended:
-                self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
-            elif not (self._approves and self._approve(plan["hold_digest"], path)):
-                self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
+        steps = [step for step in plan.get("steps", ()) if step["hold"] and self._is_at(step["key"], path)]
+        suspended = {step["key"]: step["action"] for step in steps if step["hold"] == _SUSPENDED}
+        for key, action in [*suspended.items()][:_MOST_STEPS]:
+            self.output.note(f"{action} {key} waits until it is resumed: platform resume {key}")
+        others = dict.fromkeys(f"{step['action']} {step['key']}" for step in steps if step["hold"] != _SUSPENDED)
+        if others and not (self._approves and self._approve(plan["hold_digest"], path)):
+            more = f" and {len(others) - _MOST_STEPS} more" if len(others) > _MOST_STEPS else ""
+            what = f"{', '.join([*others][:_MOST_STEPS])}{more} {'wait' if len(others) > 1 else 'waits'}"
+            self.output.note(f"{what} for an approval: platform approve {shorten_id(plan['hold_digest'])}")
 
     def _approve(self, digest: str, path: str) -> bool:
         """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""

@@ -24,7 +24,7 @@ from reconciler.engines.reading import (
     SupportsLogs,
     select_lines,
 )
-from reconciler.errors import EngineError, NotFoundError
+from reconciler.errors import EngineError, NotFoundError, ReconcilerError
 from reconciler.logql.label_filters import LabelMatcher
 from reconciler.logql.parser import parse_log_query
 from reconciler.logql.query import LogQuery
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 """The most workloads, replicas, or locations, named when the query matches no stream."""
+_LAST_LINES = 10
+"""The newest lines of which the last one is looked for that is not blank."""
 
 
 class LogOptions(NamedTuple):
@@ -266,3 +268,17 @@ class LogReader:
         else:
             names, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query selects no logs"
         return f"{begin}; there are logs of {', '.join(sorted(names)[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+
+
+def find_last_line(settings: Settings, key: Key) -> str:
+    """The newest line that is not blank in the log of the workload ``key``; "" if there is none, or none to read."""
+    from reconciler.logql.limits import limit_time, prepare_limits
+
+    prepare_limits()
+    options = LogOptions(parse_query(str(key)), limit=_LAST_LINES)
+    try:
+        lines = LogReader(settings, options, Bounds(limit_time, limit_time)).newest()
+    except (ReconcilerError, PermissionError):
+        return ""
+    texts = (line.text.decode(errors="replace").strip() for line in reversed(lines))
+    return next(filter(None, texts), "")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.errors import NotFoundError, SourceError, UsageError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.model.target import parse_target
 from reconciler.queries.existence import check_present
 from reconciler.queries.targets import resolve_target
@@ -56,6 +56,12 @@ class _OpenSource(NamedTuple):
 
     source: Source | None
     summary: SourceSummary
+
+
+CRASH = "ended with "
+"""What the message of a workload has whose program ended."""
+_MOST_CRASHED = 3
+"""The most workloads of which the last line is shown."""
 
 
 def summarize_status(
@@ -213,3 +219,9 @@ def _find_beginning(records: Records, key: Key) -> float | None:
 
 def _is_bad(type_: str, status: bool) -> bool:
     return status is ConditionType(type_).abnormal
+
+
+def list_crashed(summary: StatusSummary) -> list[Key]:
+    """The first workloads of ``summary`` of which a program ended with an error."""
+    ended = (one.key for one in summary.unready if one.key.kind is Kind.WORKLOAD and CRASH in one.message)
+    return list(islice(ended, _MOST_CRASHED))

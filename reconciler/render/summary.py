@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model.revision import revision_text, shorten_id
+from reconciler.printable import truncate_text
 from reconciler.reasons import ConditionType
 from reconciler.render.layout import align_columns, paint_text, strip_control
 from reconciler.render.sources import source_document, trouble_sentence
@@ -38,6 +39,9 @@ def summary_text(summary: StatusSummary, colour: bool) -> str:
     for outlook, title in _TITLES.items():
         if rows := _make_rows(summary, outlook):
             blocks.append(f"{paint_text(title, 'bold', colour)}\n{align_columns(rows, '  ')}")
+    if summary.last_lines:
+        lines = [(str(key), truncate_text(strip_control(line))) for key, line in summary.last_lines.items()]
+        blocks.append(f"{paint_text('Last lines of their logs', 'bold', colour)}\n{align_columns(lines, '  ')}")
     sentence = paint_text(_format_verdict(summary), _COLOURS[summary.outlook], colour)
     return "\n\n".join((*blocks, sentence))
 

@@ -9,10 +9,11 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
-from reconciler.model.revision import shorten_revision
+from reconciler.model.revision import shorten_id, shorten_revision
 from reconciler.printable import code_span, escape_text
-from reconciler.reasons import ConditionType
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import Condition
+from reconciler.records.tables.runs import Run
 from reconciler.records.tables.sources import SourceRow
 from reconciler.status.branch.writer import Writer, format_writer
 from reconciler.status.conditions import ResourceFacts, compute_conditions
@@ -37,8 +38,8 @@ class SourceOverview(msgspec.Struct, frozen=True):
     """A source as a whole.
 
     ``counts`` are of recorded resources. ``unready`` is the number of unready resources, and ``not_ready`` lists the
-    first. ``commit`` is that of the revision. ``workloads`` are the first ones, in order. ``writer`` is the daemon that
-    writes it.
+    first. ``commit`` is that of the revision, ``refused`` the run that refused a newer one. ``workloads`` are the first
+    ones, in order. ``writer`` is the daemon that writes it.
     """
 
     source: str
@@ -49,6 +50,7 @@ class SourceOverview(msgspec.Struct, frozen=True):
     not_ready: Sequence[ResourceFacts] = ()
     commit: SourceRow | None = None
     workloads: Sequence[ResourceFacts] = ()
+    refused: Run | None = None
     writer: Writer | None = None
 
     @property
@@ -106,7 +108,7 @@ def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes
             "",
             "## Conditions",
             "",
-            *(f"- **{condition.reason}** {_format_message(condition.message)}" for condition in bad),
+            *(f"- **{condition.reason}** {_describe_refusal(condition, overview.refused)}" for condition in bad),
         ]
     if overview.not_ready:
         lines += ["", "## Not ready", "", *_format_unready_table(overview, path)]
@@ -130,6 +132,15 @@ def _describe_commit(commit: SourceRow | None) -> list[str]:
         return []
     at = format_iso_time(commit.time).replace("T", " ").replace("Z", " UTC")
     return ["", f"**{_escape_markdown(commit.subject)}** by {_escape_markdown(commit.author)}, {at}"]
+
+
+def _describe_refusal(condition: Condition, run: Run | None) -> str:
+    """The message of ``condition``; of a commit that is refused, with who made it: it is not the one on top."""
+    message = _format_message(condition.message)
+    if run is None or condition.reason != Reason.INVALID_REVISION:
+        return message
+    origin = ", ".join(map(_escape_markdown, filter(None, (run.subject, run.author))))
+    return f"{code_span(shorten_id(without_controls(run.commit)))} ({origin}) is refused: {message}"
 
 
 def _format_message(message: str) -> str:

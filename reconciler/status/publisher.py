@@ -199,10 +199,13 @@ class StatusPublisher:
         name = self._source.name
         row = self._records.sources.get(name)
         conditions = self._records.conditions.get(name)
+        ready = next((one for one in conditions if one.type == ConditionType.READY), None)
+        is_refused = ready is not None and ready.reason == Reason.INVALID_REVISION
         return SourceOverview(
             source=name,
             revision=revision_text(row.ref, row.commit) if row is not None else "",
             commit=row,
+            refused=self._records.runs.last_read(name) if is_refused else None,
             counts=self._records.applied.counts(name),
             conditions=tuple(
                 scope_condition.condition for scope_condition in conditions if scope_condition.type not in _OWN

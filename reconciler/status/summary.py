@@ -90,6 +90,7 @@ class StatusSummary(msgspec.Struct, frozen=True):
     """All of it; ``unready`` may be the first of ``unready_count``, the worst first.
 
     ``host`` are conditions of the daemon itself that need attention. With a ``commit``, it is about that one.
+    ``last_lines`` are those that workloads wrote before they ended with an error, where the reader may read logs.
     """
 
     daemon_runs: bool
@@ -99,6 +100,7 @@ class StatusSummary(msgspec.Struct, frozen=True):
     total: int
     host: Sequence[ScopeCondition] = ()
     commit: CommitStatus | None = None
+    last_lines: Mapping[Key, str] = {}
 
     @property
     def outlook(self) -> Outlook:

@@ -557,9 +557,13 @@ def test_doctor_reports_unbound_and_unused_locations(sandbox: CommandSandbox) ->
 
 
 def test_doctor_reports_a_refused_revision_and_a_suspension(sandbox: CommandSandbox) -> None:
-    sandbox.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
+    live = sandbox.repo.git("rev-parse", "main")
+    bad = sandbox.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
     assert sandbox.run("apply").code == 1
-    assert "InvalidRevision for " in reported(sandbox, "source main", "problem")
+    line = reported(sandbox, "source main", "problem")
+    assert re.search(rf"{bad[:12]} \([^)]+\) is refused since \S+Z: .*shop/web\.yaml:\d+:\d+: ", line), line
+    assert f"; {live[:12]} stays live -> for all of it: reconciler validate; " in line
+    assert line.endswith(f"git revert {bad[:12]}")
     sandbox.run("suspend", "main", "--reason", "holidays")
     sandbox.run("apply")
     assert "holidays -> to end that: reconciler resume main" in reported(sandbox, "source main", "warning")

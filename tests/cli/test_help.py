@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import reconciler.cli.commands
 from reconciler import __version__
-from reconciler.cli import GROUPS, read_commands
+from reconciler.cli import GROUPS, cli, read_commands
 from reconciler.cli.foreign_words import FOREIGN_WORDS
 from reconciler.overviews.table import OVERVIEWS
 from tests.support.command_sandbox import CommandSandbox
@@ -43,6 +45,30 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
     assert len(lines) <= most, "a line for each command, and what fits a terminal"
     assert max(map(len, lines)) <= 80
     assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
+
+
+@pytest.mark.parametrize(
+    "words", ["hold", "patch", "completion", "command", "volume clone", "volume delete-final-snapshot", "get"]
+)
+def test_a_long_example_is_one_command_when_it_is_copied(tmp_path: Path, words: str) -> None:
+    shown = run(*words.split(), "--help", cwd=tmp_path).out
+    lines = shown.partition("Example: ")[2]
+    joined = subprocess.run(
+        ["sh", "-c", f"set -- {lines.split('>')[0]}\nprintf '%s|' \"$@\""], capture_output=True, text=True
+    )
+    expected = shlex.split(cli_example(words).split(">")[0])
+    assert (joined.stderr, joined.stdout.removesuffix("|").split("|")) == ("", expected)
+    assert "\n" not in "".join(expected)
+
+
+def cli_example(words: str) -> str:
+    """The example of a command, in one line."""
+    command: click.Command | None = cli
+    for word in words.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    return str(command.epilog).removeprefix("Example: ")
 
 
 WITHOUT_SETTINGS = {

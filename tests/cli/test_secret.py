@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from reconciler.sops.keys import Keyring
 from tests.support.git import git
 from tests.support.records import reconciler as run
 from tests.support.sops import fresh, needs_sops, sops
+from tests.support.terminal import terminal
 
 PLAIN = """# of the shop
 kind: secret
@@ -26,6 +29,13 @@ data:
   password: correct horse
 """
 PATIENCE = 20.0
+PATIENT = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print('editing', flush=True)
+time.sleep(600)
+"""
+"""An editor that Ctrl-C ends without a word."""
 
 
 @pytest.fixture(name="ours")
@@ -227,6 +237,44 @@ def test_a_signal_takes_the_text_away(tmp_path: Path, ours: tuple[str, str], num
     assert process.wait(PATIENCE) == 128 + number
     assert list((tmp_path / "memory").iterdir()) == []
     assert (tmp_path / "db.yaml").read_bytes() == raw
+
+
+@pytest.mark.parametrize(
+    ("edit", "answers", "shown", "sentence"),
+    [
+        ("", b"", "editing", "nothing was changed"),
+        ("path.write_text(path.read_text() + 'more: new words')", b"", "editing", "nothing was changed"),
+        ("path.write_text('data: [new words'); sys.exit()", b"", "Edit it again?", ""),
+        ("path.write_text('data: [new words')", b"y\r", "Edit it again?", ""),
+    ],
+    ids=["unchanged", "saved", "asked", "asked twice"],
+)
+def test_ctrl_c_leaves_the_file_and_no_plain_text(
+    tmp_path: Path, ours: tuple[str, str], edit: str, answers: bytes, shown: str, sentence: str
+) -> None:
+    raw = encrypted(tmp_path, ours[1])
+    # The second time it only edits.
+    once = f"if not Path('{tmp_path}/begun').exists():\n    Path('{tmp_path}/begun').touch()\n    {edit or 'pass'}\n"
+    ends = "" if answers or shown != "editing" else PATIENT
+    editor(tmp_path, once + ends)
+    command = [sys.executable, "-m", "reconciler.cli", "secret", "edit", "db.yaml"]
+    with chdir(tmp_path), terminal(command, {**os.environ, "TERM": "xterm"}, controlling=True) as screen:
+        before = termios.tcgetattr(screen._master)[:4]
+        for key in filter(None, [answers]):
+            screen.until(lambda text: text.count(shown) == 1, "the question")
+            screen.type(key)
+        count = 2 if answers else 1
+        screen.until(lambda text: text.count(shown) == count, "what it waits for")
+        assert len(list((tmp_path / "memory").iterdir())) == 1
+        screen.interrupt()
+        text = screen.ended()
+        assert (screen.process.returncode, "Traceback" in screen.written) == (130, False), text
+        assert (sentence in text, termios.tcgetattr(screen._master)[:4]) == (True, before)
+        assert "correct horse" not in text
+        assert "new words" not in text
+    assert list((tmp_path / "memory").iterdir()) == []
+    assert (tmp_path / "db.yaml").read_bytes() == raw
+    assert sorted(path.name for path in tmp_path.glob("*db.yaml*")) == ["db.yaml"]
 
 
 def test_readers_come_and_go(tmp_path: Path, ours: tuple[str, str]) -> None:

@@ -152,6 +152,24 @@ def test_standard_input_is_checked_by_itself(tmp_path: Path, text: str, code: in
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "note"),
+    [
+        ("empty.yaml", "\n", "empty.yaml is empty"),
+        ("notes.yaml", "# later\n---\n", "notes.yaml has no document, only comments or ---"),
+        (".", "# later\n", "every file below . is empty or has only comments"),
+    ],
+)
+def test_a_note_names_a_file_without_a_manifest(tmp_path: Path, name: str, text: str, note: str) -> None:
+    (tmp_path / ("notes.yaml" if name == "." else name)).write_text(text)
+    result = here("validate", name, cwd=tmp_path)
+    assert (result.code, result.out) == (0, "no findings in 0 documents, 0 resources\n")
+    assert result.err == (
+        f"note: {note}; a manifest begins with kind and name; for what follows: reconciler explain workload\n"
+    )
+    assert "standard input has no manifest" in read_input(text, cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["-", "--fix"], "- is standard input, which cannot be written or watched"),

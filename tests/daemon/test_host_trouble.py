@@ -64,6 +64,26 @@ def test_a_program_that_listens_on_another_port_leads_to_a_message_with_both(tmp
     assert re.search(rf"Not well\n  Loading +.*: the readiness probe failed: {named}\n", described), described
 
 
+def test_status_shows_what_a_program_wrote_last_before_it_ended(tmp_path: Path) -> None:
+    crash = served(replicas=1, args=["-c", "print('begin', flush=True); import nosuch"], **PLAIN)
+    with host_sandbox(tmp_path, {"shop/web.yaml": crash}) as sandbox, sandbox.daemon():
+        block = "\n\nLast lines of their logs\n  workload/shop/web  ModuleNotFoundError: No module named 'nosuch'\n\n"
+        wait(lambda: block in sandbox.run("status").stdout, "the last line stands behind the reason")
+        assert "nosuch" not in sandbox.run("status", "-o", "json").stdout, "the records have no line of a log"
+
+
+@pytest.mark.slow
+def test_a_crash_of_the_new_version_is_not_hidden_by_the_port_of_the_former_one(tmp_path: Path) -> None:
+    other = SERVER.replace('int(os.environ["PORT"])', "0")
+    former = served(replicas=1, args=["-u", "-c", other], readinessProbe=None)
+    with host_sandbox(tmp_path, {"shop/web.yaml": former}) as sandbox, sandbox.daemon():
+        wait(lambda: "nothing listens on" in sandbox.message(), "its time to listen is over")
+        crash = served(replicas=1, args=["-c", "raise SystemExit(3)"], readinessProbe=None)
+        sandbox.repo.commit({"shop/web.yaml": crash})
+        wait(lambda: "ended with 3" in sandbox.message(), "the new version is what counts")
+        assert "nothing listens" not in sandbox.message()
+
+
 def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
     with host_sandbox(tmp_path, {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}) as sandbox:
         with sandbox.daemon():

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.record import Health
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
+from reconciler.planning.planner import budgeted_deletes
 from reconciler.render.plan.json import build_plan_document
 from reconciler.render.plan.markdown import render_markdown
 from reconciler.render.plan.text import render_plan_text
 from reconciler.settings import PruneSettings
 from reconciler.times import format_iso_time
 from tests.support.git import File
-from tests.support.pipeline import BASE, PipelineHarness, placed
+from tests.support.pipeline import BASE, PLACES, PipelineHarness, placed
 
 FREE = PruneSettings(count=100, percent=100)
 VOLUMES = "kind: volumeset\nname: {name}\nspec: {{initialCapacity: 10, performanceClass: general-purpose-ssd}}\n"
@@ -149,6 +151,70 @@ def test_a_delete_that_is_tried_again_counts_once(tmp_path: Path) -> None:
     harness.commit(many(12))
     harness.applied()
     assert left(harness) == 59 - 12
+
+
+def let_end(harness: PipelineHarness, *keys: str) -> None:
+    """Show ``keys`` as an engine does whose replicas end."""
+    for key in keys:
+        for location in PLACES:
+            harness.records.applied.update_seen(key, location, Health.DELETING, b"{}")
+
+
+def begin(harness: PipelineHarness, files: dict[str | bytes, File], *ending: str) -> None:
+    """Commit ``files``, and begin a run whose deletes of ``ending`` do not end yet."""
+    harness.commit(files)
+    harness.pipeline.start_run(harness.prepare(), "test")
+    harness.pipeline = harness.new_pipeline()
+    let_end(harness, *ending)
+
+
+def test_a_delete_that_is_under_way_goes_on_while_another_one_waits(tmp_path: Path) -> None:
+    names = [f"w{number}" for number in range(6)]
+    harness = PipelineHarness(tmp_path, shop(*map(workload, names)))
+    harness.applied()
+    begin(harness, shop(*map(workload, names[1:])), "workload/shop/w0")
+    harness.commit(shop(*map(workload, names[3:])))
+    waits = "prune-budget"
+    assert holds(harness.plan()) == {
+        f"workload/shop/w{number}@{place}": "" if number == 0 else waits for number in range(3) for place in PLACES
+    }
+    harness.commit(shop(*map(workload, names[2:])))
+    assert set(holds(harness.plan()).values()) == {""}, "one more is within the budget of a run"
+
+
+def test_a_delete_waits_like_every_other_where_another_tool_began_it(tmp_path: Path) -> None:
+    names = [f"w{number}" for number in range(6)]
+    harness = PipelineHarness(tmp_path, shop(*map(workload, names)))
+    harness.applied()
+    let_end(harness, "workload/shop/w0")
+    harness.commit(shop(*map(workload, names[2:])))
+    assert set(holds(harness.plan()).values()) == {"prune-budget"}
+
+
+def test_an_approved_delete_that_is_under_way_needs_no_second_approval(tmp_path: Path) -> None:
+    names = ["a", "b", "c"]
+    harness = PipelineHarness(tmp_path, shop(*(VOLUMES.format(name=name) for name in names)))
+    harness.applied()
+    harness.commit(shop(*(VOLUMES.format(name=name) for name in names[1:])))
+    harness.approve(harness.plan().hold_digest)
+    begin(harness, shop(*(VOLUMES.format(name=name) for name in names[1:])), "volumeset/shop/a")
+    harness.commit(shop(*(VOLUMES.format(name=name) for name in names[2:])))
+    for _ in range(2):
+        plan = harness.plan()
+        assert holds(plan) == {
+            f"volumeset/shop/{name}@{location}": hold
+            for name, hold in (("a", ""), ("b", "deletes-volumes"))
+            for location in PLACES
+        }
+        assert budgeted_deletes(plan) == []
+        harness.pipeline.start_run(harness.prepare(), "test")
+        harness.pipeline = harness.new_pipeline()
+    harness.approve(plan.hold_digest)
+    harness.applied()
+    assert [key for key in harness.recorded() if key.startswith("volumeset/")] == [
+        f"volumeset/shop/c@{location}" for location in PLACES
+    ]
+    assert harness.records.approvals.valid(harness.clock.now()) == frozenset()
 
 
 @pytest.mark.parametrize("jump", [-54 * 365 * 86_400, -1800, 54 * 365 * 86_400])

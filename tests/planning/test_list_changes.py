@@ -107,3 +107,31 @@ def test_a_very_long_value_is_cut_where_both_are_alike_and_at_its_end() -> None:
     assert ("OLD" in old, "NEW" in new) == (True, True)
     assert old.endswith(" more characters")
     assert len(old) < MAX_LINE + 50
+
+
+def test_of_a_text_in_a_list_only_the_lines_that_differ_are_shown() -> None:
+    script = [f"echo step {number}" for number in range(40)]
+    edited = [*script[:20], "echo changed", *script[21:]]
+    before, after = ["-c", "\n".join(script), "x"], ["-c", "\n".join(edited), "x"]
+    lines = [(" ", "echo step 19"), ("-", "echo step 20"), ("+", "echo changed"), (" ", "echo step 21")]
+    assert diff_lines(before, after) == lines
+    assert diff_lines(before, [*after, "--new"]) == [*lines, ("+", "--new")]
+    assert diff_lines(["-c", "\n".join(script)], [*before, "\n".join(edited)])[0] == ("+", "x"), "a new text is shown"
+    plan = plan_of(FieldChange("spec.containers[main].args", before, after, ChangeClass.NEW_VERSION))
+    shown = render_plan_text(plan)
+    assert "        - echo step 20\n        + echo changed\n" in shown
+    assert "echo step 30" not in shown
+    assert "echo step 30" not in render_markdown(plan)
+
+
+def test_one_line_of_a_very_long_text_is_found() -> None:
+    text = [f"line {number}" for number in range(20_000)]
+    changed = [*text[:9_000], "another", *text[9_001:]]
+    expected = [(" ", "line 8999"), ("-", "line 9000"), ("+", "another"), (" ", "line 9001")]
+    assert diff_lines("\n".join(text), "\n".join(changed)) == expected
+
+
+def test_a_character_of_a_very_long_entry_is_found() -> None:
+    before, after = (["-e", f"{'a' * 5_000}{word}"] for word in ("OLD", "NEW"))
+    (_, old), (_, new) = diff_lines(before, after)
+    assert (old[-3:], new[-3:]) == ("OLD", "NEW")

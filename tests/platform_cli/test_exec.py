@@ -261,6 +261,35 @@ def test_apply_prints_without_a_terminal_why_it_waits(harness: ExecHarness, tmp_
     assert "waiting for workload stuck: " in shown
 
 
+def test_apply_waits_until_its_timeout(harness: ExecHarness, tmp_path: Path) -> None:
+    file = tmp_path / "late.yaml"
+    file.write_text(served("late", replicas=1, command="no-such-program"))
+    result = harness.run("apply", "-f", str(file), "--ready", "--timeout", "2s", group="")
+    assert result.returncode == 1
+    assert re.search(rb"error: not ready after 2 s: workload late: \w+: .*no-such-program", result.stderr), (
+        result.stderr
+    )
+    result = harness.run("apply", "-f", str(file), "--wait", "--timeout", "soon", group="")
+    assert (result.returncode, b"--timeout soon: write " in result.stderr) == (2, True), result.stderr
+
+
+def test_apply_does_not_wait_for_what_a_person_has_to_decide(harness: ExecHarness, tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(served(replicas=1, env={"GREETING": "hello", "PS1": "inside> ", "MORE": "1"}))
+    assert harness.run("suspend", "workload/shop/web", group="").returncode == 0
+    try:
+        result = harness.run("apply", "-f", str(file), "--ready", group="")
+    finally:
+        assert harness.run("resume", "workload/shop/web", group="").returncode == 0
+    text = result.stderr.decode()
+    assert (result.returncode, "error: waiting does not help: workload web: not applied yet: " in text) == (1, True), (
+        text
+    )
+    assert "to continue: platform resume workload/shop/web" in text
+    result = harness.run("apply", "-f", str(file), "--ready", group="")
+    assert (result.returncode, result.stdout.decode().splitlines()[-1]) == (0, "everything is ready"), result.stderr
+
+
 def test_what_cannot_run_is_explained(harness: ExecHarness, tmp_path: Path) -> None:
     result = harness.run("exec", "nix", "--", "true")
     assert (result.returncode, result.stderr) == (125, b"error: there is no workload/shop/nix\n")

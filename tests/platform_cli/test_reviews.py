@@ -64,7 +64,7 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
             "workload delete api --gvc shop",
             "suspended",
             ["workload/shop/api", "workload/shop/api-2", "gvc/shop"],
-            "delete workload/shop/api waits until the source is resumed: platform resume main\n",
+            "delete workload/shop/api waits until it is resumed: platform resume workload/shop/api\n",
         ),
         ("org tag acme --tag a=b", "prune-budget", ["gvc/shop", "org/other"], ""),
         ("gvc delete shop", "", ["gvc/shop"], ""),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.options import example_of, get_operator_name, load_settings_as_owner, settings_option
 from reconciler.cli.output.printing import echo_text
 
 
-@click.command(epilog="Example: reconciler approve 3f6c0b52d1e9")
+@click.command(epilog=example_of("approve"))
 @click.argument("digest")
 @settings_option
 def command(settings_file: Path, digest: str) -> None:

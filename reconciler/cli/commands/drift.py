@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, read_records, settings_option
+from reconciler.cli.options import example_of, load_settings_as_owner, read_records, settings_option
 from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import TargetCommand, key_argument
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler drift workload/shop/api")
+@click.command(cls=TargetCommand, epilog=example_of("drift"))
 @key_argument(required=False)
 @output_option()
 @settings_option

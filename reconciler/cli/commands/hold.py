@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import Duration, load_settings_as_owner, read_records, settings_option
+from reconciler.cli.options import (
+    Duration,
+    example_of,
+    load_settings_as_owner,
+    read_records,
+    settings_option,
+    shared_option,
+)
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
@@ -23,13 +30,11 @@ PATIENCE = 15.0
 POLL_SECONDS = 0.05
 
 
-@click.command(
-    cls=TargetCommand, epilog="Example: reconciler hold workload/shop/api --for 60s --reason 'database migration'"
-)
+@click.command(cls=TargetCommand, epilog=example_of("hold"))
 @key_argument()
-@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="How long, at most 1h: 60s, 5m.")
-@click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
-@click.option("--release", is_flag=True, help="End the hold now.")
+@shared_option("hold", "--for", "seconds", type=Duration())
+@shared_option("hold", "--reason", default="")
+@shared_option("hold", "--release")
 @settings_option
 def command(settings_file: Path, key: Key, seconds: float | None, reason: str, release: bool) -> None:
     """Make new requests to the workload KEY on this host wait, and release them after TIME, or with --release.

@@ -23,7 +23,10 @@ def command() -> None:
     """Show the messages that were sent by the setting `notifications`, and try its rules."""
 
 
-command.add_command(make_command(NOTIFICATIONS), "list")
+_list = make_command(NOTIFICATIONS)
+_list.short_help = NOTIFICATIONS.line
+_list.epilog = "Example: reconciler notify list --last 20"
+command.add_command(_list, "list")
 
 
 @command.command(NOTIFICATIONS.name, short_help="Show one message.", epilog="Example: reconciler notify show 12")

@@ -12,10 +12,12 @@ import click
 
 from reconciler.cli.options import (
     blame_option,
+    example_of,
     load_settings_as_owner,
     records_or_none,
     select_sources,
     settings_option,
+    shared_option,
 )
 from reconciler.cli.output.forms import Output, output_option, print_document
 from reconciler.cli.output.printing import echo_text, note_uncommitted, source_errors_printed
@@ -51,7 +53,7 @@ CHANGES = 3
 """Exit code of --detailed-exitcode where the plan has steps."""
 
 
-@click.command(epilog="Example: reconciler plan --revision feature --format markdown")
+@click.command(epilog=example_of("plan"))
 @click.option(
     "--revision",
     metavar="REV",
@@ -63,7 +65,7 @@ CHANGES = 3
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
 @output_option("markdown", has_alias=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the plan to FILE as JSON.", metavar="FILE")
-@click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} if there is something to do.")
+@shared_option("plan", "--detailed-exitcode")
 @blame_option
 @settings_option
 def command(settings_file: Path, output: Output, out: Path | None, detailed_exitcode: bool, **parameters: Any) -> int:

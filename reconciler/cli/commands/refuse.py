@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.options import example_of, get_operator_name, load_settings_as_owner, settings_option, shared_option
 from reconciler.cli.output.printing import echo_text
 
 
-@click.command(epilog="Example: reconciler refuse 3f6c0b52d1e9 --reason 'the data is still needed'")
+@click.command(epilog=example_of("refuse"))
 @click.argument("digest")
-@click.option("--reason", metavar="TEXT", default="", help="The reason, which others will read.")
+@shared_option("refuse", "--reason", default="")
 @settings_option
 def command(settings_file: Path, digest: str, reason: str) -> None:
     """Refuse the steps that wait in the plan with this DIGEST: nobody is asked for their approval any more.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import settings_option
+from reconciler.cli.options import example_of, settings_option
 from reconciler.cli.target_arguments import TargetCommand, key_argument
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler restart workload/shop/api")
+@click.command(cls=TargetCommand, epilog=example_of("restart"))
 @key_argument()
 @settings_option
 def command(settings_file: Path, key: Key) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import settings_option
+from reconciler.cli.options import example_of, settings_option
 from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler resume workload/shop/api")
+@click.command(cls=TargetCommand, epilog=example_of("resume"))
 @target_argument("target", resolve_name, metavar="SOURCE|KEY")
 @settings_option
 def command(settings_file: Path, target: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import settings_option
+from reconciler.cli.options import example_of, settings_option, shared_option
 from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 from reconciler.errors import RefusedError, UsageError
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _OF_SOURCES = ("force", "with_data", "approve")
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler rollback workload/shop/api 4f2a91c0 --dry-run")
+@click.command(cls=TargetCommand, epilog=example_of("rollback"))
 @target_argument("target", resolve_name, metavar="TARGET")
 @click.argument("revision", metavar="[REV]", required=False, default="")
-@click.option("--previous", is_flag=True, help="Roll back to what was applied before.")
-@click.option("--dry-run", is_flag=True, help="Show the plan of a resource; change nothing.")
-@click.option("--force", is_flag=True, help="Accept a revision that the source never followed.")
+@shared_option("rollback", "--previous")
+@shared_option("rollback", "--dry-run")
+@shared_option("rollback", "--force")
 @click.option("--with-data", is_flag=True, help="Restore volumes from the snapshots before newer versions.")
 @click.option("--approve", default="", metavar="DIGEST", help="Approve the loss of data that --with-data shows.")
-@click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
+@shared_option("rollback", "--reason", default="")
 @settings_option
 def command(settings_file: Path, target: str, revision: str, reason: str, **how: Any) -> int:
     """Roll a source, or the manifest of one resource, back to the revision REV.

@@ -7,16 +7,14 @@ from pathlib import Path
 import click
 
 from reconciler.cli.operator import parse_until, run_operation
-from reconciler.cli.options import settings_option
+from reconciler.cli.options import example_of, settings_option, shared_option
 from reconciler.cli.target_arguments import TargetCommand, resolve_name, target_argument
 
 
-@click.command(cls=TargetCommand, epilog="Example: reconciler suspend workload/shop/api --reason debugging --until 2h")
+@click.command(cls=TargetCommand, epilog=example_of("suspend"))
 @target_argument("target", resolve_name, metavar="SOURCE|KEY")
-@click.option("--reason", default="", metavar="TEXT", help="The reason, which others will read.")
-@click.option(
-    "--until", callback=parse_until, metavar="WHEN", help="A time such as 2026-01-31T12:00Z, or how long: 2h."
-)
+@shared_option("suspend", "--reason", default="")
+@shared_option("suspend", "--until", callback=parse_until)
 @settings_option
 def command(settings_file: Path, target: str, reason: str, until: float | None) -> None:
     """Suspend a source or a resource: nothing of it is applied, deleted or healed until it is resumed.

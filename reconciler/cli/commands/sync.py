@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import load_settings_as_owner, select_sources, settings_option
+from reconciler.cli.options import example_of, load_settings_as_owner, select_sources, settings_option
 
 
-@click.command(epilog="Example: reconciler sync main")
+@click.command(epilog=example_of("sync"))
 @click.argument("source", required=False, default="")
 @settings_option
 def command(settings_file: Path, source: str) -> int:

@@ -83,13 +83,31 @@ def command(
             repair_files(paths, _make_dialect(scope))
         failed: dict[str, ReconcilerError] = {}
         checked = _check_paths(paths, scope) if paths else _check_sources(settings_file, revision, failed)
-        return _report_checks(checked, failed, output)
+        code = _report_checks(checked, failed, output)
+        if paths and not any(check.documents or check.findings for check in checked):
+            for path in paths:
+                click.echo(_describe_emptiness(path), err=True)
+        return code
 
     if watch:
         from reconciler.cli.watching import repeat_on_change
 
         repeat_on_change(paths, check)
     return check()
+
+
+def _describe_emptiness(path: Path) -> str:
+    """Why nothing at ``path`` was checked, and what a manifest begins with."""
+    from reconciler.input_files import read_file
+
+    is_input = path == _STANDARD_INPUT
+    if path.is_dir():
+        what = f"every file below {path} is empty or has only comments"
+    elif is_input or not read_file(path).strip():
+        what = "standard input has no manifest" if is_input else f"{path} is empty"
+    else:
+        what = f"{path} has no document, only comments or ---"
+    return f"note: {what}; a manifest begins with kind and name; for what follows: reconciler explain workload"
 
 
 def _report_checks(checked: Sequence[FolderCheck], failed: Mapping[str, ReconcilerError], output: Output) -> int:

@@ -76,7 +76,7 @@ class HostLocation:
         self.sampler = UsageSampler(runtime, self.publisher.dataplane, self, clock, history)
         self.images = ImageGate(context, root, runtime, self.controller, signals, registry)
         self.upkeep = Housekeeping(self.collector, clock, context.location, signals, runtime.take_events)
-        self.port_watch = PortWatch(runtime, self.controller.all_replicas, clock, signals)
+        self.port_watch = PortWatch(runtime, self.controller.current_replicas, clock, signals)
         storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock, self.controller)
         self.parts = self._order(storage)
         self._working: list[asyncio.Task[None]] = []

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -19,13 +19,15 @@ from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
 from reconciler.platform_cli.commands.resources import describe_change, resource_key
 from reconciler.platform_cli.documents import Input, read_documents
+from reconciler.platform_cli.durations import parse_length
 from reconciler.platform_cli.output import slim_manifest
 from reconciler.platform_cli.refusals import ApiError, refused_change
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.printable import escape_text, printable_lines
-from reconciler.reasons import ConditionType
+from reconciler.reasons import ConditionType, Reason
 from reconciler.terminal.live_display import Live
+from reconciler.times import format_duration
 
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
@@ -34,11 +36,18 @@ ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volu
 """The kinds that are applied first, in this order; deletions go the other way."""
 REASON_SECONDS = 5.0
 """Without a terminal, seconds between two lines on the same resources."""
-READY_SECONDS, READY_PAUSE, READY_PASSES = 300.0, 5.0, 3
+READY_PAUSE = 1.0
+"""Seconds between two looks at what is not ready."""
 _GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
 _NOTHING = "{}: there is no manifest"
 _READY = (Health.HEALTHY, Health.RECORDED)
 """Health of what is ready; at a location where nothing runs, a resource is only recorded."""
+_FOR_PEOPLE = (Reason.APPROVAL_REQUIRED, Reason.APPROVAL_REFUSED, Reason.SUSPENDED)
+"""Why a change waits until somebody decides."""
+PEOPLE_SECONDS = 5.0
+"""Seconds after which the daemon has read a commit: what waits for people then is no longer what waited before it."""
+MOST_OBSTACLES = 5
+"""The most resources that an error names."""
 
 
 class FileManifest(msgspec.Struct, frozen=True, eq=False):
@@ -68,18 +77,24 @@ def apply(
     session: Session,
     file: tuple[str, ...],
     k8s: bool | None,
-    ready: bool | None,
     dry_run: bool | None,
     digest: str | None,
+    **waiting: Any,
 ) -> None:
     """Create and change the resources of the manifests, all in one commit or none."""
-    documents = _load_documents(session, file, k8s=bool(k8s))
+    documents, seconds = _load_documents(session, file, k8s=bool(k8s)), parse_wait(**waiting)
     if dry_run:
-        if ready:
+        if seconds:
             raise UsageError("--dry-run changes nothing, so nothing becomes ready: leave --ready out")
         _show_difference(session, _request_change(session, documents, dry=True, digest=digest or ""))
     else:
-        apply_documents(session, documents, ready=bool(ready), digest=digest or "")
+        apply_documents(session, documents, wait=seconds, digest=digest or "")
+
+
+def parse_wait(ready: bool | None, timeout: str) -> float:
+    """The seconds that --ready waits at most; 0 without it. Raises UsageError."""
+    seconds = parse_length(timeout, "--timeout")
+    return seconds if ready else 0.0
 
 
 def diff(session: Session, file: tuple[str, ...], k8s: bool | None, detailed_exitcode: bool | None) -> int:
@@ -89,18 +104,20 @@ def diff(session: Session, file: tuple[str, ...], k8s: bool | None, detailed_exi
     return SOMETHING_TO_DO if detailed_exitcode and answer["change"] else 0
 
 
-def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool, digest: str = "") -> None:
-    """Create and change the resources of ``documents``, and wait for them if ``ready``. Raises RefusedError."""
+def apply_documents(session: Session, documents: Sequence[Input], *, wait: float, digest: str = "") -> None:
+    """Create and change the resources of ``documents``, and wait for them for ``wait`` seconds. Raises RefusedError."""
     manifests, failed = _parse_manifests(session, documents)
     manifests.sort(key=lambda manifest: _get_kind_rank(manifest.kind))
+    before = {manifest: _read_status(session, manifest).get("revision") for manifest in manifests} if wait else {}
     answer = _send_change(session, manifests, failed, digest=digest)
     _show_actions(session, answer, manifests)
-    if ready and session.reviews:
+    if wait and session.reviews:
         raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
-    if ready:
-        changed = {item["link"] for item in answer["items"] if item["action"] != "unchanged"}
-        revision = ((answer["change"] or {}).get("plan") or {}).get("revision", "")
-        _wait_until_ready(session, {manifest: revision if manifest.path in changed else None for manifest in manifests})
+    if wait:
+        steps = ((answer["change"] or {}).get("plan") or {}).get("steps", ())
+        changed = {step["key"] for step in steps}
+        former = {manifest: before[manifest] or "" if manifest.key in changed else None for manifest in manifests}
+        _wait_until_ready(session, former, wait)
 
 
 def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
@@ -331,25 +348,37 @@ def _get_kind_rank(kind: str) -> int:
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
-def _wait_until_ready(session: Session, applied: Mapping[FileManifest, str | None]) -> None:
-    """Return once all resources were ready three times in a row. Raises RefusedError after 5 minutes."""
-    deadline, passes = time.monotonic() + READY_SECONDS, 0
+def _wait_until_ready(session: Session, applied: Mapping[FileManifest, str | None], seconds: float) -> None:
+    """Return once all resources are ready. Raises RefusedError after ``seconds``, and where waiting cannot help."""
+    begun, asked = time.monotonic(), applied
+    decided_by: dict[str, float] = {}
     with _waiting_view(session) as show:
         while True:
-            obstacles = {
-                manifest.title: _describe_obstacle(session, manifest, former) for manifest, former in applied.items()
-            }
-            waiting = {title: obstacle for title, obstacle in obstacles.items() if obstacle}
-            passes = 0 if waiting else passes + 1
-            if passes == READY_PASSES:
+            obstacles = {manifest: _find_obstacle(session, manifest, former) for manifest, former in asked.items()}
+            waiting = {manifest: obstacle for manifest, obstacle in obstacles.items() if obstacle is not None}
+            if not waiting and len(asked) == len(applied):
                 break
-            if time.monotonic() > deadline:
-                names = ", ".join(waiting) or "the resources"
-                text = f"not ready after {READY_SECONDS:.0f} s: {names}. See: platform workload eventlog NAME"
-                raise RefusedError(text)
-            show(waiting)
-            time.sleep(READY_PAUSE)
+            # What was ready is asked for again at the end: it may not be any more.
+            asked = {manifest: applied[manifest] for manifest in waiting} or applied
+            now, texts = time.monotonic(), {manifest.title: obstacle.text for manifest, obstacle in waiting.items()}
+            people = [manifest.title for manifest, obstacle in waiting.items() if obstacle.is_for_people]
+            decided_by = {title: decided_by.get(title, now) for title in people}
+            if any(now - since >= PEOPLE_SECONDS for since in decided_by.values()):
+                raise RefusedError(f"waiting does not help: {_join_obstacles({one: texts[one] for one in decided_by})}")
+            if now - begun > seconds:
+                late = _join_obstacles(texts) or "the last look is missing"
+                raise RefusedError(f"not ready after {format_duration(seconds)}: {late}")
+            if texts:
+                show(texts)
+                time.sleep(READY_PAUSE)
     session.output.line("everything is ready")
+
+
+def _join_obstacles(texts: Mapping[str, str]) -> str:
+    """``workload web: Loading: 0 of 1 replicas; …``, of the first few."""
+    shown = [f"{title}: {text}" for title, text in list(texts.items())[:MOST_OBSTACLES]]
+    more = len(texts) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more else shown)
 
 
 @contextmanager
@@ -377,19 +406,34 @@ def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], No
     yield note
 
 
-def _describe_obstacle(session: Session, manifest: FileManifest, former: str | None) -> str:
-    """Why a resource is not ready: its health, or that its change of the revision ``former`` waits; "" if it is."""
+class Obstacle(NamedTuple):
+    """Why a resource is not ready; ``is_for_people``: it stays so until somebody decides."""
+
+    text: str
+    is_for_people: bool = False
+
+
+def _find_obstacle(session: Session, manifest: FileManifest, former: str | None) -> Obstacle | None:
+    """Why a resource is not ready: its health, or that it still has the revision ``former`` (``""``: none)."""
+    status = _read_status(session, manifest)
+    conditions: list[dict[str, Any]] = status.get("conditions") or []
+    ready = next((value for value in conditions if value["type"] == ConditionType.READY), {})
+    is_for_people = ready.get("reason") in _FOR_PEOPLE
+    if former is not None and (status.get("revision") or "") == former:
+        why = f": {ready.get('message')}" if is_for_people else ""
+        return Obstacle(with_local_commands(f"not applied yet{why}"), is_for_people)
+    if status.get("health") in _READY:
+        return None
+    text = with_local_commands(f"{status.get('health') or Health.UNKNOWN}: {ready.get('message')}")
+    return Obstacle(text, is_for_people)
+
+
+def _read_status(session: Session, manifest: FileManifest) -> dict[str, Any]:
+    """The status of the resource; empty if there is none."""
     try:
-        status = session.client.get(manifest.path).get("status", {})
+        status: dict[str, Any] = session.client.get(manifest.path).get("status") or {}
     except ApiError as error:
         if error.is_missing:
-            return "not applied yet"
+            return {}
         raise
-    if former is not None and status.get("revision") == former:
-        return "not applied yet"
-    if status.get("health") in _READY:
-        return ""
-    message = next(
-        (value.get("message") for value in status.get("conditions", ()) if value["type"] == ConditionType.READY), ""
-    )
-    return with_local_commands(f"{status.get('health') or Health.UNKNOWN}: {message}")
+    return status

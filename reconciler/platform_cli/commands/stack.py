@@ -10,7 +10,13 @@ import msgspec
 
 from reconciler.errors import UnreadableFileError, UsageError
 from reconciler.input_files import STDIN, ProjectFiles, read_files
-from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report_findings, wanted_gvc
+from reconciler.platform_cli.commands.manifests import (
+    apply_documents,
+    delete_documents,
+    parse_wait,
+    report_findings,
+    wanted_gvc,
+)
 from reconciler.platform_cli.documents import Input
 from reconciler.platform_cli.session import Session
 from reconciler.printable import escape_text
@@ -45,10 +51,11 @@ def manifest(session: Session, location: tuple[str, ...], **options: Any) -> Non
     session.output.manifests([draft.body for draft in drafts])
 
 
-def deploy(session: Session, location: tuple[str, ...], ready: bool | None, **options: Any) -> None:
+def deploy(session: Session, location: tuple[str, ...], ready: bool | None, timeout: str, **options: Any) -> None:
     """Create and change the resources of a compose project."""
+    seconds = parse_wait(ready, timeout)
     drafts = _load_project_drafts(session, location, ProjectOptions(**options))
-    apply_documents(session, _make_inputs(options["file"], drafts), ready=bool(ready))
+    apply_documents(session, _make_inputs(options["file"], drafts), wait=seconds)
 
 
 def remove(session: Session, volumes: bool | None, **options: Any) -> None:

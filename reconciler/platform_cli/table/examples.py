@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.platform_cli.table.row import Row
+from reconciler.shared_commands import SHARED_COMMANDS
 
 NAMES = {
     "agent": "edge",
@@ -40,27 +41,11 @@ _OF_ALL_KINDS = {
 _VOLUME = "--location aws-eu-central-1 --volume-index 0"
 _SNAPSHOT = f"{_VOLUME} --snapshot-name before-upgrade"
 EXAMPLES = {
+    **{command.name: command.example for command in SHARED_COMMANDS.values()},
     "account get": "acme",
     "apply": "-f manifests/ --ready",
-    "approve": "3f6c0b52",
-    "blame": "workload/shop/api",
-    "describe": "workload/shop/api",
-    "drift": "workload/shop/api",
-    "events": "workload/shop/api --follow",
-    "history": "main --last 20",
-    "hold": "workload/shop/api --for 60s --reason 'database migration'",
-    "plan": "main --revision feature --format markdown",
-    "refuse": "3f6c0b52 --reason 'the data is still needed'",
-    "resume": "main",
-    "retry": "workload/shop/api",
-    "rollback": "main HEAD~1 --reason incident-12",
     "scale": "3",
-    "snapshots": "volumeset/shop/data",
     "status": "workload --gvc shop",
-    "suspend": "main --reason debugging --until 2h",
-    "sync": "main",
-    "top": "--gvc shop",
-    "versions": "workload/shop/api",
     "convert": "-f deployment.yaml -f service.yaml > api.yaml",
     "delete": "-f manifests/",
     "diff": "-f manifests/",
@@ -133,7 +118,7 @@ def example_of(row: Row) -> str:
     """A call of the command of ``row``, such as ``platform gvc tag shop --tag team=red``."""
     words, kind = " ".join(row.words), next(iter(row.passed), "")
     texts = ["platform", words]
-    if kind in NAMES and row.argument:
+    if kind in NAMES and row.argument and words not in SHARED_COMMANDS:
         texts.append(NAMES[kind])
     if row.words[1:] and row.words[1].startswith("create") and kind in NAMES:
         texts.append(f"--name {NAMES[kind]}")

@@ -2,102 +2,96 @@
 
 from __future__ import annotations
 
-from reconciler.platform_cli.table.row import Option, Row
+from typing import Any
 
-_REASON = Option("--reason", "The reason, which others will read.", "TEXT")
-_LAST = Option("--last", "How many.", "NUMBER", also=("--limit",))
-_COMMITS = Option("--commits", "How many commits of the source are searched.", "NUMBER")
+from reconciler.platform_cli.table.row import Option, Row, share_option
+from reconciler.shared_commands import SHARED_COMMANDS
+
 SCALE = (
     Option("--min", "The least replicas at each location.", "NUMBER"),
     Option("--max", "The most replicas at each location.", "NUMBER"),
 )
 
+
+def _share(name: str, run: str, argument: str = "", options: tuple[Option, ...] = (), **more: Any) -> Row:
+    """The row of a command that `reconciler` has, too."""
+    return Row((name,), SHARED_COMMANDS[name].line, run, argument, options, **more)
+
+
+def _option(name: str, spelling: str, names: str = "") -> Option:
+    """An option of such a command."""
+    return share_option(SHARED_COMMANDS[name].option(spelling), names)
+
+
 OPERATOR_ROWS = (
-    Row(
-        ("approve",),
-        "Approve the steps of a plan that wait, by its digest or the first characters of it.",
+    _share(
+        "approve",
         "operating:approve",
         "<digest>",
+        help="Approve the steps of a plan that wait, by its digest or the first characters of it.",
     ),
-    Row(("blame",), "Show who wrote each field of a resource.", "operating:show_blame", "<target>", (_COMMITS,)),
-    Row(("describe",), "Describe a resource such as workload/shop/api, or a source.", "operating:describe", "<target>"),
-    Row(
-        ("drift",),
-        "Show what differs at its location from what was applied.",
-        "operating:show_drift",
-        "[target]",
-        lists=True,
-    ),
-    Row(
-        ("events",),
-        "Show the events of all resources and sources, or of one, oldest first.",
+    _share("blame", "operating:show_blame", "<target>", (_option("blame", "--commits"),)),
+    _share("describe", "operating:describe", "<target>"),
+    _share("drift", "operating:show_drift", "[target]", lists=True),
+    _share(
+        "events",
         "operating:show_events",
         "[target]",
         (
-            Option("-f/--follow", "Also show new events as they come.", flag=True, also=("-w", "--watch")),
-            Option("--since", "Only those since 20s, 1h30m, or a time.", "TIME"),
-            _LAST._replace(help="How many past events.", default="100"),
+            _option("events", "--follow", "-f/--follow"),
+            _option("events", "--since"),
+            _option("events", "--last", "--last"),
         ),
+        help="Show the events of all resources and sources, or of one, oldest first.",
     ),
-    Row(
-        ("history",),
-        "Show the runs that changed something or failed, and the newest commit.",
+    _share(
+        "history",
         "operating:show_history",
         "[source]",
-        (_LAST._replace(default="30"),),
+        (_option("history", "--last", "--last"),),
         lists=True,
+        help="Show the runs that changed something or failed, and the newest commit.",
     ),
-    Row(
-        ("hold",),
-        "Make new requests to a workload wait, and release them.",
+    _share(
+        "hold",
         "operating:hold",
         "<target>",
-        (
-            Option("--for", "How long, at most 1h: 60s, 5m.", "TIME"),
-            _REASON,
-            Option("--release", "End the hold now.", flag=True),
-        ),
+        (_option("hold", "--for"), _option("hold", "--reason"), _option("hold", "--release")),
+        help="Make new requests to a workload wait, and release them.",
     ),
-    Row(
-        ("plan",),
-        "Show what a run would change, of a source or of all. Changes nothing.",
+    _share(
+        "plan",
         "operating:plan",
         "[source]",
         (
             Option("--revision", "Another revision: a commit, branch or tag.", "REV"),
             Option("--digest", "The current plan with this digest, which an approver is asked for.", "DIGEST"),
             Option("--format", "How to show it.", choices=("text", "markdown"), default="text"),
-            Option("--detailed-exitcode", "Exit with 3 if there is something to do.", flag=True),
+            _option("plan", "--detailed-exitcode"),
         ),
+        help="Show what a run would change, of a source or of all. Changes nothing.",
     ),
-    Row(
-        ("refuse",),
-        "Refuse the steps of a plan that wait, by its digest or the first characters of it.",
+    _share(
+        "refuse",
         "operating:refuse",
         "<digest>",
-        (_REASON,),
+        (_option("refuse", "--reason"),),
+        help="Refuse the steps of a plan that wait, by its digest or the first characters of it.",
     ),
-    Row(
-        ("restart",), "Replace all replicas of a workload.", "placing:force_redeployment", "<ref>", passed=("workload",)
-    ),
-    Row(
-        ("resume",),
-        "End a suspension or a rollback of a source, or the suspension of a resource.",
+    _share("restart", "placing:force_redeployment", "<ref>", passed=("workload",)),
+    _share(
+        "resume",
         "operating:resume",
         "<target>",
+        help="End a suspension or a rollback of a source, or the suspension of a resource.",
     ),
-    Row(("retry",), "Retry the failed steps of a resource now.", "operating:retry", "<target>"),
-    Row(
-        ("rollback",),
-        "Roll a source back to an older revision until it is resumed, or the manifest of a resource by a commit.",
+    _share("retry", "operating:retry", "<target>"),
+    _share(
+        "rollback",
         "operating:roll_back",
         "<target> [revision]",
-        (
-            Option("--previous", "Roll back to the last good revision before the applied one.", flag=True),
-            Option("--force", "Accept a revision that the source never followed.", flag=True),
-            Option("--dry-run", "Show what would change of a resource; change nothing.", flag=True),
-            _REASON,
-        ),
+        tuple(_option("rollback", spelling) for spelling in ("--previous", "--force", "--dry-run", "--reason")),
+        help="Roll a source back to an older revision until it is resumed, or the manifest of a resource by a commit.",
     ),
     Row(
         ("scale",),
@@ -107,29 +101,32 @@ OPERATOR_ROWS = (
         SCALE,
         passed=("workload",),
     ),
-    Row(
-        ("snapshots",),
-        "Show the snapshots of the volumes of all volume sets, or of one.",
+    _share(
+        "snapshots",
         "operating:show_snapshots",
         "[target]",
-        (Option("--deleted", "The final snapshots of deleted volumes.", flag=True),),
+        (_option("snapshots", "--deleted"),),
         lists=True,
+        help="Show the snapshots of the volumes of all volume sets, or of one.",
     ),
     Row(
         ("status",),
-        "Show the resources with their status, and sources that need attention.",
+        "List resources and their status.",
         "operating:show_status",
         "[kind] [name]",
         lists=True,
+        help="Show the resources with their status, and sources that need attention.",
     ),
-    Row(
-        ("suspend",),
-        "Suspend a source or a resource: nothing of it is applied until it is resumed.",
+    _share(
+        "suspend",
         "operating:suspend",
         "<target>",
-        (_REASON, Option("--until", "A time such as 2027-01-31T12:00:00Z, or how long: 2h.", "WHEN")),
+        (_option("suspend", "--reason"), _option("suspend", "--until")),
+        help="Suspend a source or a resource: nothing of it is applied until it is resumed.",
     ),
-    Row(("sync",), "Make the daemon fetch and run a source now.", "operating:sync", "<source>"),
-    Row(("versions",), "List the versions of a resource in Git.", "operating:show_versions", "<target>", (_COMMITS,)),
-    Row(("top",), "Show the replicas on the host of the daemon, and what they use.", "operating:show_top", lists=True),
+    _share("sync", "operating:sync", "<source>", help="Make the daemon fetch and run a source now."),
+    _share(
+        "top", "operating:show_top", lists=True, help="Show the replicas on the host of the daemon, and what they use."
+    ),
+    _share("versions", "operating:show_versions", "<target>", (_option("versions", "--commits"),)),
 )

@@ -38,11 +38,25 @@ _COMPOSE = (
     ),
 )
 _LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
+_READY = (
+    Option("--ready", "Wait until everything is ready.", flag=True, also=("--wait",)),
+    Option("--timeout", "How long --ready waits.", "TIME", default="5m"),
+)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
 _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"
 
 WORD_ALIASES = {"stack": ("compose",)}
 """First word of commands that belong to no kind → its other names."""
+SECTIONS = {
+    "Begin": ("login", "logout", "whoami", "profile", "misc"),
+    "Manifests": ("apply", "diff", "delete", "convert", "stack"),
+    "Look": (
+        *("status", "describe", "events", "logs", "top", "plan", "history", "versions", "blame"),
+        *("drift", "snapshots"),
+    ),
+    "Operate": (*("approve", "refuse", "rollback", "sync", "suspend", "resume", "restart", "retry", "scale", "hold"),),
+}
+"""Heading in the list of commands → first words, in the order of use."""
 WORD_TITLES = {
     "account": "Accounts",
     "cron": "Cron workloads: their executions",
@@ -68,7 +82,7 @@ PROGRAM_ROWS = (
         options=(
             _FILES,
             _K8S,
-            Option("--ready", "Wait until everything is ready.", flag=True),
+            *_READY,
             Option("--dry-run", "Change nothing; show what `diff` does.", flag=True),
             Option(
                 "--digest", "Change nothing if the plan has another digest than the one that `diff` showed.", "DIGEST"
@@ -116,11 +130,12 @@ PROGRAM_ROWS = (
     Row(("logout",), "End the login of a profile.", "login:log_out", "[ref]"),
     Row(
         ("logs",),
-        "Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
-        '\'{gvc="shop"} |= "error"\'.',
+        "Show the logs of workloads.",
         "logs:show",
         "<query>",
         LOGS,
+        help="Show the logs of a workload, those of a key such as gvc/shop, or those that LogQL selects: "
+        '\'{gvc="shop"} |= "error"\'.',
     ),
     Row(
         ("misc", "install-completion"),
@@ -160,7 +175,7 @@ PROGRAM_ROWS = (
         ("stack", "deploy"),
         "Create and change the resources of a compose project.",
         "stack:deploy",
-        options=(*_COMPOSE, _LOCATIONS, Option("--ready", "Wait until everything is ready.", flag=True)),
+        options=(*_COMPOSE, _LOCATIONS, *_READY),
         aliases=("up",),
     ),
     Row(

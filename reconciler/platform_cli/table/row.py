@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from reconciler.shared_commands import NO_HEADERS, SELECTOR, SINCE, SORT, WATCH, SharedOption
+
 
 class Option(NamedTuple):
     """An option: ``names`` such as ``-f/--file``. A ``flag`` is a boolean, a ``multiple`` one may be repeated.
@@ -29,7 +31,7 @@ class Row(NamedTuple):
     ``argument`` is ``<ref>``, ``<ref...>``, ``[ref]`` or ``[ref...]`` in the notation of the reference, or two of them.
     The function gets the session, what is ``passed``, such as the kind, then the arguments and the options by name; it
     returns the exit code if that is not 0. What ``lists`` has the options of lists, too. ``instead`` makes it a command
-    that is not available: what to do in place of it.
+    that is not available: what to do in place of it. ``help`` says more than the summary, which lists of commands have.
     """
 
     words: tuple[str, ...]
@@ -41,6 +43,12 @@ class Row(NamedTuple):
     aliases: tuple[str, ...] = ()
     instead: str = ""
     lists: bool = False
+    help: str = ""
+
+    @property
+    def own_help(self) -> str:
+        """What the help of the command itself begins with."""
+        return self.help or self.summary
 
 
 FORMATS = ("text", "json", "yaml", "json-slim", "yaml-slim", "tf")
@@ -66,13 +74,16 @@ COMMON = (
 )
 """Options of every command. Those that no flag, variable and profile sets have the defaults of ``Session``."""
 
-LISTING = (
-    Option("-l/--selector", "Only those whose tags fit: k=v, k!=v, k, !k, 'k in (a,b)'.", "SELECTOR"),
-    Option("--sort-by", "By a field of the JSON, such as .name; - before it: backwards.", "FIELD"),
-    Option("--since", "Only those since 20s, 1h30m, or a time.", "TIME"),
-    Option("--no-headers", "Tables have no headings.", flag=True),
-    Option("-w/--watch", "Show it again when it changes, until q or Ctrl-C.", flag=True),
-)
+
+def share_option(option: SharedOption, names: str = "") -> Option:
+    """The ``option`` of `reconciler` here; ``names`` are those in which it is described, where it has more."""
+    described = names or "/".join(option.spellings)
+    also = tuple(text for text in option.spellings if text not in described.split("/"))
+    is_flag = not option.metavar
+    return Option(described, option.text, option.metavar, option.default or None, flag=is_flag, also=also)
+
+
+LISTING = tuple(map(share_option, (SELECTOR, SORT, SINCE, NO_HEADERS, WATCH)))
 """Options of commands that list something."""
 
 NAME = Option("--name", "The name.", "NAME", required=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -144,17 +144,45 @@ def shown_pair(change: FieldChange) -> tuple[str, str] | None:
 def diff_lines(before: Any, after: Any) -> list[tuple[str, str]]:
     """Return the lines of a difference: ``-`` or ``+`` (a blank: in both, for context), and the text.
 
-    For lists of plain values and for texts, only the entries or lines that differ are shown. Other values are shown
-    whole, as YAML; a long line is cut in the part that both share, and at its end.
+    For lists of plain values and for texts, only the entries or lines that differ are shown, and so are the lines of
+    an entry that is a text. Other values are shown whole, as YAML; a long line is cut in the part that both share, and
+    at its end.
     """
     old, new = _split_lines(before), _split_lines(after)
     if isinstance(before, list) and isinstance(after, list):
-        return _entries_changed(old, new) or _unified_diff(old, new)
+        return _texts_changed(before, after) or _entries_changed(old, new) or _unified_diff(old, new)
     if isinstance(before, str) and isinstance(after, str) and max(len(old), len(new)) > 1:
         return _unified_diff(old, new)
     if len(old) == len(new) == 1:
         old[0], new[0] = _around_difference(old[0], new[0])
     return [("-", _cut_line(line)) for line in old] + [("+", _cut_line(line)) for line in new]
+
+
+def _texts_changed(before: list[Any], after: list[Any]) -> list[tuple[str, str]]:
+    """The difference of two lists in which long texts, of one or more lines, became other ones; else empty.
+
+    Texts are paired in their order; what else comes or goes has a line of its own.
+    """
+    gone, come = _only_in(before, after), _only_in(after, before)
+    old, new = ([entry for entry in entries if _is_long_text(entry)] for entries in (gone, come))
+    if not old or len(old) != len(new):
+        return []
+    others = ([one_line(entry) for entry in before if entry not in old], [one_line(e) for e in after if e not in new])
+    changed = _entries_changed(*others) if others[0] != others[1] else []
+    if others[0] != others[1] and not changed:
+        return []
+    texts = [line for pair in zip(old, new, strict=True) for line in diff_lines(*pair)]
+    return texts + changed
+
+
+def _only_in(entries: list[Any], others: list[Any]) -> list[Any]:
+    """The texts of ``entries`` that ``others`` does not have."""
+    known = {entry for entry in others if isinstance(entry, str)}
+    return [entry for entry in entries if isinstance(entry, str) and entry not in known]
+
+
+def _is_long_text(entry: Any) -> bool:
+    return isinstance(entry, str) and ("\n" in entry or len(entry) > MAX_LINE)
 
 
 def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
@@ -177,6 +205,10 @@ def _remove_counted(lines: list[str], counts: Mapping[str, int]) -> list[str]:
 
 
 def _unified_diff(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+    start = _count_alike(old, new)
+    end = min(_count_alike(old[::-1], new[::-1]), min(len(old), len(new)) - start)
+    # One of the lines that are alike is shown on each side.
+    old, new = (lines[max(0, start - 1) : len(lines) - max(0, end - 1)] for lines in (old, new))
     if len(old) * len(new) > _MAX_ALIGNED:
         return [("-", _cut_line(line)) for line in old] + [("+", _cut_line(line)) for line in new]
     from difflib import unified_diff  # only long texts need it
@@ -185,10 +217,15 @@ def _unified_diff(old: list[str], new: list[str]) -> list[tuple[str, str]]:
     return [(line[0], _cut_line(line[1:])) for line in unified[2:] if line[0] in "+- "]
 
 
+def _count_alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many lines, or characters, are the same at the start."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
 def _around_difference(old: str, new: str) -> tuple[str, str]:
     """Two long lines without most of their common start."""
-    pairs = enumerate(zip(old, new, strict=False))
-    alike = next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
+    alike = _count_alike(old, new)
     if max(len(old), len(new)) <= MAX_LINE or alike <= _CONTEXT:
         return old, new
     left_out = f"… {alike - _CONTEXT} characters alike … "

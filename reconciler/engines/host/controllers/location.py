@@ -14,6 +14,7 @@ from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.controllers.executions import log_path, remove_logs
 from reconciler.engines.host.controllers.fair_turn import FairTurn
 from reconciler.engines.host.controllers.workload import WorkloadController
+from reconciler.engines.host.decisions.availability import is_current
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import evict_replica
@@ -272,6 +273,16 @@ class LocationController(LocationPart):
     def all_replicas(self) -> list[Replica]:
         """All controlled replicas."""
         return [replica for controller in self.workloads.values() for replica in controller.replicas.values()]
+
+    def current_replicas(self) -> list[Replica]:
+        """The replicas that are as wanted: those of former versions, which a rollout replaces, are not."""
+        return [
+            replica
+            for controller in self.workloads.values()
+            if controller.wanted is not None
+            for replica in controller.replicas.values()
+            if is_current(controller.wanted, replica)
+        ]
 
     async def _discover(self) -> None:
         while self._sweep_due:

@@ -23,7 +23,7 @@ GRACE_SECONDS = 20.0
 class PortWatch(LocationPart):
     """Looks at the first port of each container without a readiness probe of a port, until its program listens there.
 
-    ``replicas`` returns those of the location.
+    ``replicas`` returns those of the location that are as wanted: what former versions do is no longer of interest.
     """
 
     def __init__(

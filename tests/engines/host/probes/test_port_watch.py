@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import msgspec
@@ -78,12 +79,15 @@ class WatchHarness:
         """Let time pass, and let the threads end that look meanwhile."""
         for _ in range(int(seconds / CHECK_SECONDS)):
             await self.clock.advance(CHECK_SECONDS)
-            for _ in range(20):
-                await asyncio.sleep(0.005)
+            for _ in range(5):
+                # The only thread is free again once it has looked.
+                await asyncio.to_thread(int)
+                await asyncio.sleep(0)
 
 
 def played(story: Callable[[WatchHarness], Awaitable[None]]) -> None:
     async def whole() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         harness = WatchHarness()
         [work] = harness.watch.work()
         running = asyncio.create_task(work)

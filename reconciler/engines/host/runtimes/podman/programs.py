@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reconciler.engines.host.runtimes.podman.api.words import read_log_message
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.reasons import Reason
@@ -82,7 +83,8 @@ def exit_code(code: int, output: str, *, started: bool) -> int:
         return NOT_FOUND
     if any(text in output for text in _DENIED):
         return NOT_PERMITTED
-    raise EngineError(f"a program cannot be run: {' '.join(output.split())[:300]}", reason=Reason.EXEC_FAILED)
+    why = " ".join(read_log_message(output).split())[:300]
+    raise EngineError(f"a program cannot be run: {why}", reason=Reason.EXEC_FAILED)
 
 
 def number_in(pid_file: Path) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from reconciler.engines.host.runtimes.child_session import ChildSession
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.podman.api.attached import attach_program
+from reconciler.engines.host.runtimes.podman.api.words import find_sentence
 from reconciler.engines.host.runtimes.podman.folders import ContainerRecord
 from reconciler.engines.host.runtimes.podman.programs import (
     FAILED,
@@ -26,6 +27,8 @@ from reconciler.reasons import Reason
 from reconciler.terminal.session import ExecSession, StreamOutput, TerminalSize
 
 _LAST_BYTES = 4096
+_FAILURE = b"exec failed: "
+"""How the OCI runtime begins such a line, after time and level."""
 _WITH_TERMINAL = ("--tty", "--env", "TERM=xterm")
 _TAKE_TERMINAL = ("setsid", "--ctty")
 """Makes the terminal the child's own, so that the OCI runtime learns of its size."""
@@ -96,9 +99,11 @@ class _Session:
     async def read(self) -> StreamOutput | None:
         """Read from the program."""
         output = await self._inner.read()
-        if output is not None:
-            self._last = (self._last + output.content)[-_LAST_BYTES:]
-        return output
+        if output is None:
+            return None
+        self._last = (self._last + output.content)[-_LAST_BYTES:]
+        sentence = b"" if self._has_started() else _reword_failure(output.content)
+        return output._replace(content=sentence or output.content)
 
     async def resize(self, size: TerminalSize) -> None:
         """Set the size of the pty."""
@@ -109,12 +114,22 @@ class _Session:
         code = await self._inner.wait()
         if code != FAILED:
             return code
-        # The program can end with the same code: only one that began has a number.
-        started = number_in(self._folder / "pid") > 0
-        return exit_code(code, self._last.decode(errors="replace"), started=started)
+        return exit_code(code, self._last.decode(errors="replace"), started=self._has_started())
+
+    def _has_started(self) -> bool:
+        """Whether the program began, which can end with the code of a failure too: only then it has a number."""
+        return number_in(self._folder / "pid") > 0
 
     async def close(self) -> None:
         """Hang up, and forget the program."""
         await self._inner.close()
         with contextlib.suppress(OSError):
             shutil.rmtree(self._folder)
+
+
+def _reword_failure(content: bytes) -> bytes:
+    """What the OCI runtime logs of a program that it cannot start, for people; empty if it is something else."""
+    if _FAILURE not in content:
+        return b""
+    sentence = find_sentence(content.decode(errors="replace"))
+    return f"error: {sentence}\n".encode() if sentence else b""

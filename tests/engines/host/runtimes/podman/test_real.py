@@ -459,7 +459,7 @@ def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, se
         async with hosted(tmp_path / "state", service) as host:
             await host.runtime.start(shell(SLEEP, env={"A": "1"}))
             assert await ran(host, "sh", "-c", "cat; echo $A; exit 4") == (4, b"hello\n1\n")
-            assert (await ran(host, "nosuch"))[0] == 127
+            assert await ran(host, "nosuch") == (127, b"error: the container has no program nosuch in its PATH\n")
             assert (await ran(host, "/etc/passwd"))[0] == 126
             # A shell that reads commands loses a line that is typed while it handles the new size; a script loses none.
             script = f"{SIZED.replace('40 120', '30 100')}; read line; {SIZED}; exit 3"

@@ -12,6 +12,7 @@ import socket
 import time
 from pathlib import Path
 
+from reconciler.engines.host.runtimes.podman.api.words import read_log_message
 from reconciler.errors import EngineError
 from reconciler.logs import log
 from reconciler.reasons import Reason
@@ -145,7 +146,8 @@ class OwnService:
             text = self._log_file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return "it says nothing"
-        return text.strip().rpartition("\n")[2][:500] or "it says nothing"
+        last = read_log_message(text.strip().rpartition("\n")[2])
+        return last[:500] or "it says nothing"
 
 
 def _choose_socket(root: Path) -> Path:
