@@ -41,9 +41,9 @@ class KindCount(NamedTuple):
     unwell: int
 
 
-def count_kinds(records: Records) -> list[KindCount]:
-    """The number of resources of each kind that has some."""
-    counts = records.applied.counts()
+def count_kinds(records: Records, gvc: str = "") -> list[KindCount]:
+    """The number of resources of each kind that has some, of all ("") or in ``gvc``."""
+    counts = records.applied.member_counts(gvc) if gvc else records.applied.counts()
     kinds = sorted({kind for kind, _ in counts})
     return [
         KindCount(

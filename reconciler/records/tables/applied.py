@@ -233,6 +233,13 @@ class Applied:
         with stored_row("inventory", "kind and health"):
             return {(KINDS[kind], _HEALTH[health]): number for kind, health, number in rows}
 
+    def member_counts(self, gvc: str) -> dict[tuple[Kind, Health], int]:
+        """The number of resources in ``gvc`` by kind and worst health; it reads each key."""
+        sql = "SELECT kind, health, count(*) FROM inventory WHERE key >= ? AND key < ? GROUP BY kind, health"
+        rows = [row for bounds in gvc_ranges(gvc) for row in self._db.all(sql, bounds)]
+        with stored_row("inventory", f"gvc/{gvc}"):
+            return {(KINDS[kind], _HEALTH[health]): number for kind, health, number in rows}
+
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the recorded workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? ORDER BY key"
