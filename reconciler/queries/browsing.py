@@ -43,7 +43,10 @@ class KindCount(NamedTuple):
 
 def count_kinds(records: Records, gvc: str = "") -> list[KindCount]:
     """The number of resources of each kind that has some, of all ("") or in ``gvc``."""
-    counts = records.applied.member_counts(gvc) if gvc else records.applied.counts()
+    if gvc:
+        members = records.applied.count_members(gvc).items()
+        return [KindCount(kind, total, unwell) for kind, (total, unwell) in members if total]
+    counts = records.applied.counts()
     kinds = sorted({kind for kind, _ in counts})
     return [
         KindCount(
