@@ -85,6 +85,8 @@ ROUTES, ROUTES_OF_PAGE = Routes(OPERATIONS), Routes((*OPERATIONS, *PAGES))
 
 ANONYMOUS = Caller("")
 """The caller of an operation that needs no credential: no policy names it."""
+_CALLER = "caller"
+"""The member of a scope with the caller, once they are known: a page that reports a problem names them, too."""
 _REFUSED = frozenset({401, 403})
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -106,6 +108,7 @@ async def _answer_request(api: Api, request: Request, operation: Operation) -> R
     try:
         if not is_public:
             call.act_as(await api.authenticator.caller(request))
+            request.scope[_CALLER] = call.caller
             _limit_caller(call)
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")
@@ -222,7 +225,7 @@ class _Application:
         """The response that reports ``problem``: to a browser by a page, or by the one on which people log in."""
         if not self._with_page or scope["type"] != "http" or not is_page(scope):
             return problem_response(problem, scope["request_id"])
-        return respond_problem(Call(Request(scope), self._api, ANONYMOUS), problem)
+        return respond_problem(Call(Request(scope), self._api, scope.get(_CALLER, ANONYMOUS)), problem)
 
     def _find(self, request: Request) -> OperationMatch:
         try:

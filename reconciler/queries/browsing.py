@@ -41,8 +41,11 @@ class KindCount(NamedTuple):
     unwell: int
 
 
-def count_kinds(records: Records) -> list[KindCount]:
-    """The number of resources of each kind that has some."""
+def count_kinds(records: Records, gvc: str = "") -> list[KindCount]:
+    """The number of resources of each kind that has some, of all ("") or in ``gvc``."""
+    if gvc:
+        members = records.applied.count_members(gvc).items()
+        return [KindCount(kind, total, unwell) for kind, (total, unwell) in members if total]
     counts = records.applied.counts()
     kinds = sorted({kind for kind, _ in counts})
     return [

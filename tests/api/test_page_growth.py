@@ -93,7 +93,7 @@ def test_the_pages_of_all_resources_have_each_once_and_in_order(crowd: ApiSandbo
     while path:
         text = browser.get(path).partition("<tbody>")[2]
         keys += [unquote(key) for key in re.findall(r'class="key" href="/ui/resource/([^"]+)"', text)]
-        following = re.search(r'href="(/ui/resources\?[^"]*after=[^"]*)"', text)
+        following = re.search(r'class="button" href="([^"]+)"', text)
         path = html.unescape(following[1]) if following else ""
     assert keys == sorted(set(keys))
     wanted = {"gvc/shop", "policy/web-edits", *(f"workload/shop/many-{number:02}" for number in range(MANY))}

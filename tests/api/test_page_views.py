@@ -350,3 +350,34 @@ def test_logs_suggest_only_what_the_caller_may_read(page: ApiSandbox, admin: Bro
     assert '<option value="workload/shop/web">' in admin.get("/ui/logs")
     shown = Browser(page).log_in_as("narrow").get("/ui/logs")
     assert "workload/shop/web" not in re.sub(r"placeholder='[^']*'", "", shown)
+
+
+def test_the_link_to_what_the_first_commit_changed_answers_in_words(page: ApiSandbox, admin: Browser) -> None:
+    link = re.search(r'href="([^"]+)">What the commit changed', admin.get("/ui/runs/1"))
+    assert link is not None
+    assert "There is no commit before" in admin.get(html.unescape(link[1]))
+    assert "nix" in admin.get("/ui/diff/source/main?from=nix&to=HEAD", 404)
+
+
+def test_a_page_about_a_problem_has_the_way_to_log_out(page: ApiSandbox, admin: Browser) -> None:
+    assert admin.form("/ui/runs/1", "/ui/logout")
+    for path, status in (("/ui/resource/workload/shop/nix", 404), ("/ui/resources?kind=nix", 404)):
+        shown = admin.get(path, status)
+        assert 'action="/ui/logout"' in shown
+        assert "user/" in shown
+    assert 'action="/ui/logout"' not in Browser(page).get("/ui/login")
+
+
+def test_what_is_in_git_and_waits_has_a_page_with_the_reason(tmp_path: Path) -> None:
+    with api_sandbox(tmp_path, FILES | {"shop/data.yaml": DATA}) as sandbox:
+        renamed = DATA.replace("name: data", "name: store").replace("volumeset/data", "volumeset/store")
+        sandbox.repo.commit({"shop/data.yaml": renamed}, "Give the data another name")
+        sandbox.run("apply")
+        admin = Browser(sandbox).log_in()
+        path = "/ui/resource/volumeset/shop/store"
+        assert f'href="{path}"' in admin.get("/")
+        shown = admin.get(path)
+        assert "It was not applied yet" in shown
+        assert "ApprovalRequired" in shown
+        assert "there is no volumeset/shop/nix" in admin.get("/ui/resource/volumeset/shop/nix", 404)
+        Browser(sandbox).log_in_as("ci").get(path, 403)

@@ -44,6 +44,7 @@ def page(workspace: Workspace) -> Iterator[Row]:
         yield from _paint(workspace, socket)
         levels = [f"/ui/resources?gvc={workspace.workload(number * 97)[0]}" for number in range(10)]
         levels += ["/ui/resources", "/ui/resources?kind=gvc", "/ui/resources?kind=workload"] * 4
+        levels += [f"/ui/resources?gvc={gvc}&kind=workload&open=workload/{gvc}/{name}"] * 4
         yield _view(workspace, Load(pid, socket, levels, 1), "a level of the tree, p50", 0.03)
         texts = [name[:length] for length in range(2, len(name) + 1)] + [gvc[:4], "no-such-thing", f"/{name}"]
         searches = [f"/ui/resources?text={text}" for text in texts]

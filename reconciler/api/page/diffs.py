@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from shlex import quote
 from typing import Any
 from urllib.parse import quote as quote_path
@@ -43,12 +44,18 @@ async def show_diff(call: Call) -> Response:
         f" --key {key}" if key is not None else ""
     )
     values: dict[str, Any] = {"name": source.name, "before": before, "after": after, "key": text, "sees_org": sees_org}
+    values["problem"] = ""
     if not (before and after):
         return render_page(call, "diff.html", **values, diff=None, command="")
     try:
         diff = await run_in_thread(call, lambda: compare_source(call, source, MOST_FILES, path))
     except RefusedError as error:
         raise Problem(409, str(error)) from None
+    except Problem as problem:
+        if problem.status != HTTPStatus.NOT_FOUND or before != f"{after}~1":
+            raise
+        # A link to what a commit changed does not know whether it is the first one.
+        return render_page(call, "diff.html", **values | {"problem": str(problem)}, diff=None, command="")
     seen = [step for step in diff.plan.steps if _may_view_step(call, step.key, step.body)]
     following = {"from": diff.before.commit, "to": diff.after.commit, "after": diff.following}
     values |= {

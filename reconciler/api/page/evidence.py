@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.page.rendering import render_page
-from reconciler.api.page.resources import read_replicas
+from reconciler.api.page.resources import find_visible_key, read_replicas
 from reconciler.api.problems import Problem
 from reconciler.api.routes.observing import collect_lines
 from reconciler.api.table import make_page_operation
@@ -23,7 +23,7 @@ LINES = 10
 
 async def show_evidence(call: Call) -> Response:
     """Why a workload is not well."""
-    key = call.visible_key()
+    key = find_visible_key(call)
     if key.kind is not Kind.WORKLOAD:
         raise Problem(404, f"a {key.kind} has no replicas and no log; its page has the reason")
     replicas, fault = await read_replicas(call, key)

@@ -81,8 +81,9 @@ def make_action_path(key: Key, org: str, action: str, method: str = "POST") -> s
 
 def read_address(call: Call) -> str:
     """The path and query of the page, to which a form returns."""
-    url = call.request.url
-    return f"{url.path}?{url.query}" if url.query else url.path
+    # A URL of Starlette costs more than what an open page is sent.
+    path, query = call.request.scope["path"], call.request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 @cache

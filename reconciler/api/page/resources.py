@@ -1,13 +1,8 @@
-"""Resources: the levels of the tree, searches, and all that is known about one."""
+"""One resource, or source: all that is known about it, and what the caller may do with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import chain
-from shlex import quote
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -17,24 +12,17 @@ from reconciler.api.page.history import ShownHistory, read_shown_history
 from reconciler.api.page.rendering import render_page
 from reconciler.api.page.sharing import share_view
 from reconciler.api.page.usage import draw_usage
-from reconciler.api.problems import Problem
-from reconciler.api.reading import body_of
 from reconciler.api.routes.container_exec import PERMISSION as CONNECT
 from reconciler.api.routes.overviews import run_in_thread
-from reconciler.api.table import ANY, make_page_operation
+from reconciler.api.table import make_page_operation
 from reconciler.engines.command_types import COMMANDS, DESTROYS, permission_for
 from reconciler.engines.reading import ReplicaRow
 from reconciler.engines.volume_commands import CLONE, VOLUME_COMMANDS
 from reconciler.engines.workload_commands import RUN, STOP
-from reconciler.errors import EngineError, UsageError
-from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.model.lists.selection import parse_selector
-from reconciler.model.record import Health
-from reconciler.queries.browsing import BATCH, KindCount, ResourceFilter, browse_resources, count_kinds
-from reconciler.queries.existence import did_you_mean
-from reconciler.queries.resources import ListedResource, describe_resource
+from reconciler.errors import EngineError, NotFoundError
+from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.queries.resources import describe_resource
 from reconciler.queries.sources import describe_source
-from reconciler.records.tables.conditions import Condition
 from reconciler.render.usage import SERIES
 from reconciler.status.conditions import compute_conditions
 
@@ -42,33 +30,6 @@ REVEAL = "reveal"
 """The permission to see the values of a secret."""
 _ON_PARTS = (frozenset(VOLUME_COMMANDS) | {STOP}) - {CLONE}
 """Commands that each volume, or each replica, has a form of its own for."""
-_ROWS, _MOST_ROWS = 100, 500
-_UNWELL = "unwell"
-"""The state of what is neither healthy nor only recorded."""
-STATES: Mapping[str, frozenset[Health]] = {
-    _UNWELL: frozenset(health for health in Health if not health.is_good),
-    **{health.value.lower(): frozenset({health}) for health in Health},
-}
-"""State in a search → the healths that it stands for."""
-_FILTERS = ("kind", "gvc", "state", "tag", "text", "after", "limit")
-
-
-class ResourceRow(NamedTuple):
-    """A line of a list; ``applied`` is when it was applied, in seconds since the epoch."""
-
-    key: Key
-    health: Health
-    ready: Condition
-    version: int
-    applied: float
-
-
-class ResourceLevel(NamedTuple):
-    """A level of the tree: its rows, the key after which more follow ("": none), and the kinds of all of it."""
-
-    rows: list[ResourceRow]
-    following: str
-    counts: list[KindCount]
 
 
 class CommandForm(NamedTuple):
@@ -88,84 +49,12 @@ class FormField(NamedTuple):
     is_required: bool
 
 
-async def show_resources(call: Call) -> Response:
-    """A level of the tree: all kinds and GVCs, what is in one, or what matches a search."""
-    chosen = _parse_filter(call)
-    limit, after = call.count("limit", _ROWS, _MOST_ROWS), call.query("after")
-
-    def read() -> ResourceLevel:
-        records = call.reader.records
-        sees = partial(_may_view_row, call)
-        visible = partial(_list_visible, call)
-        page = browse_resources(call.api.settings, records, chosen, sees, visible, (after, limit))
-        counts = count_kinds(records) if call.may("view", Key(Kind.ORG, "", call.org)) else []
-        return ResourceLevel(list(map(_make_row, page.rows)), page.following, counts)
-
-    level = await call.apart(read)
-    query = {name: call.query(name) for name in _FILTERS}
-    named = {name: value for name, value in query.items() if value}
-    next_page = f"/ui/resources?{urlencode({**named, 'after': level.following})}" if level.following else ""
-    return render_page(
-        call,
-        "resources.html",
-        chosen=query,
-        is_filtered=bool(named),
-        rows=level.rows,
-        next_page=next_page,
-        counts=level.counts,
-        kinds=sorted(KINDS),
-        states=[*STATES],
-        command=_make_command(named),
-    )
-
-
-def _make_command(query: Mapping[str, str]) -> str:
-    """The command with the same answer."""
-    words = ["reconciler get", query.get("kind", "")]
-    words += [f"--gvc {quote(query['gvc'])}"] if "gvc" in query else []
-    words += [f"-l {quote(query['tag'])}"] if "tag" in query else []
-    words += [f"| grep {quote(query['text'])}"] if "text" in query else []
-    return " ".join(filter(None, words))
-
-
-def _parse_filter(call: Call) -> ResourceFilter:
-    """What the query asks for. Raises Problem 400 and 404."""
-    kind, state, tag = call.query("kind"), call.query("state"), call.query("tag")
-    if kind and kind not in KINDS:
-        raise Problem(404, f"there is no kind {kind[:60]!r}{did_you_mean(kind[:60], KINDS)}")
-    if state and state not in STATES:
-        raise Problem(400, f"there is no state {state[:60]!r}{did_you_mean(state[:60], STATES)}")
+def find_visible_key(call: Call) -> Key:
+    """The key in the path, of a resource that the caller may view: also of one that is in Git and waits, or failed."""
     try:
-        accepts = parse_selector(tag) if tag else None
-    except UsageError as error:
-        raise Problem(400, str(error)) from None
-    return ResourceFilter(
-        KINDS[kind] if kind else None,
-        call.query("gvc"),
-        STATES.get(state, frozenset()),
-        call.query("text"),
-        accepts,
-    )
-
-
-def _may_view_row(call: Call, row: ListedResource) -> bool:
-    return call.may("view", row.facts.key, lambda: body_of(row.facts.records[0]))
-
-
-def _list_visible(call: Call, kind: Kind, prefix: str, after: str) -> Sequence[str] | None:
-    """See ``ListVisible``: to read each of many resources for a caller who sees few would cost as much as all."""
-    visible, reader = call.visibility(kind), call.reader
-    if visible.everything:
-        return None
-    pages = (reader.selections.keys_after(reader.records, grant, prefix, after, BATCH) for grant in visible.grants)
-    named = (key for key in visible.keys if key.startswith(prefix) and key > after)
-    return sorted({*named, *chain.from_iterable(pages)})[:BATCH]
-
-
-def _make_row(row: ListedResource) -> ResourceRow:
-    facts = row.facts
-    newest = max(facts.records, key=lambda record: record.applied_at)
-    return ResourceRow(facts.key, facts.health, compute_conditions(facts)[0], newest.version, newest.applied_at)
+        return call.visible_key()
+    except NotFoundError:
+        return call.existing("view")
 
 
 async def show_resource(call: Call) -> Response:
@@ -175,7 +64,7 @@ async def show_resource(call: Call) -> Response:
     from reconciler.render.resources import details_document
     from reconciler.render.versions import name_fields
 
-    key = call.visible_key()
+    key = find_visible_key(call)
     details = await call.apart(
         lambda: describe_resource(call.api.settings, call.reader.records, key, call.api.clock.now())
     )
@@ -183,7 +72,8 @@ async def show_resource(call: Call) -> Response:
     shown, drift = await run_in_thread(call, lambda: _read_desired(call, key))
     replicas, fault = await read_replicas(call, key)
     usage = await draw_usage(call, key)
-    body = {name: document[name] for name in msgspec.json.decode(details.facts.records[0].body) if name in document}
+    declared = msgspec.json.decode(details.facts.records[0].body) if details.facts.records else {}
+    body = {name: document[name] for name in declared if name in document}
     return render_page(
         call,
         "resource.html",
@@ -197,7 +87,8 @@ async def show_resource(call: Call) -> Response:
         name_fields=name_fields,
         one_line=one_line,
         on_parts=_ON_PARTS,
-        manifest=render_document(body),
+        manifest=render_document(body) if body else "",
+        is_cron=(document.get("spec") or {}).get("type") == "cron",
         replicas=replicas,
         fault=fault,
         usage=usage,
@@ -282,11 +173,6 @@ async def show_source(call: Call) -> Response:
 _OF_GVC = sorted(GVC_SCOPED)
 
 PAGES = (
-    share_view(
-        make_page_operation(
-            "/ui/resources", show_resources, "Resources, a level at a time, and searches.", ANY, _FILTERS
-        )
-    ),
     share_view(make_page_operation("/ui/resource/source/{name}", show_source, "One source.", "view")),
     share_view(make_page_operation("/ui/resource/{kind}/{name}", show_resource, "One resource.", "view")),
     share_view(

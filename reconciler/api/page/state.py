@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reconciler.engines.reading import LogStream
     from reconciler.planning.versions import ResourceHistory
 
-POLL_SECONDS = 0.03
+POLL_SECONDS = 0.02
 """Seconds between two checks of the records while any page is open; one costs microseconds."""
 MOST_GATHER_SECONDS = 0.1
 """Seconds for which those that wait do so at most while one write follows the other, as in a run."""

@@ -18,10 +18,12 @@ from reconciler.api.page import (
     runs,
     secrets,
     terminal,
+    tree,
 )
 
 PAGES = (
     *home.PAGES,
+    *tree.PAGES,
     *resources.PAGES,
     *runs.PAGES,
     *notifications.PAGES,

@@ -240,6 +240,17 @@ class Applied:
         with stored_row("inventory", "kind and health"):
             return {(KINDS[kind], _HEALTH[health]): number for kind, health, number in rows}
 
+    def count_members(self, gvc: str) -> dict[Kind, tuple[int, int]]:
+        """For each kind, the number of resources in ``gvc``, and of those with a health that is not good.
+
+        It reads each key: sums over a range cost a fifth of groups, which SQLite sorts.
+        """
+        sql = """SELECT count(*), coalesce(sum(health NOT IN (SELECT value FROM json_each(?))), 0)
+            FROM inventory WHERE key >= ? AND key < ?"""
+        good = msgspec.json.encode(sorted(health for health in Health if health.is_good)).decode()
+        rows = {kind: self._db.one(sql, (good, *prefix_range(f"{kind}/{gvc}/"))) for kind in sorted(GVC_SCOPED)}
+        return {kind: (row[0], row[1]) for kind, row in rows.items() if row is not None}
+
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the recorded workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? ORDER BY key"

@@ -70,6 +70,7 @@ function connect(form) {
 terminal.loadAddon(fit);
 element.hidden = false;
 terminal.open(element);
+fit.fit();
 terminal.onData((text) => send(STDIN, encoder.encode(text)));
 terminal.onBinary((text) => send(STDIN, Uint8Array.from(text, (one) => one.charCodeAt(0))));
 terminal.onResize(({ rows, cols }) => send(RESIZE, encoder.encode(JSON.stringify({ Width: cols, Height: rows }))));
