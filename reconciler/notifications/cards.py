@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model.finding import Severity
 from reconciler.notifications.bodies import LONGEST_TITLE, disarm_text, list_lines, shorten_text
 from reconciler.notifications.message import Message, State
+from reconciler.notifications.severity import Severity
 
 MOST_HEADER, MOST_SECTION, MOST_SECTIONS = 150, 3_000, 4
 """Characters of a header and of a section of Slack, and the sections of a message; it takes 50 blocks."""
@@ -106,10 +106,10 @@ def _escape_slack(text: str) -> str:
 
 
 def _choose_symbol(message: Message) -> str:
-    usual = "⚠️" if message.severity in (Severity.WARNING, Severity.ERROR) else "ℹ️"
+    usual = "⚠️" if message.severity is not Severity.INFO else "ℹ️"
     return _SYMBOLS.get(message.state, usual)
 
 
 def _choose_colour(message: Message) -> str:
-    usual = "Warning" if message.severity in (Severity.WARNING, Severity.ERROR) else "Default"
+    usual = "Warning" if message.severity is not Severity.INFO else "Default"
     return _COLOURS.get(message.state, usual)
