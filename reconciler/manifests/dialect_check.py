@@ -12,8 +12,8 @@ from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Severity
 from reconciler.model.image_names import full_name, is_allowed
 from reconciler.model.key import KINDS, Kind
+from reconciler.model.kinds.notify_tags import MOST_CHANNELS, NOTIFY, is_open, split_names
 from reconciler.model.kinds.table import UNMODELLED_PERMISSIONS
-from reconciler.model.notify_tags import MOST_CHANNELS, NOTIFY, is_open, split_names
 from reconciler.model.platform import BUILT_IN_TAGS, MARK_TAGS, SPELLING, TAG_PREFIX, UNMODELLED_TAGS
 from reconciler.model.resource import escape_pointer_step, pointer_text
 

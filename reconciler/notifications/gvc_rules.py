@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.model.key import Kind
-from reconciler.model.notify_tags import is_open, parse_notify_tags
+from reconciler.model.kinds.notify_tags import is_open, parse_notify_tags
 from reconciler.model.record import Record
 from reconciler.notifications.rules import OWN_RULE, Rules
 from reconciler.records.store import Records
@@ -43,11 +43,13 @@ def refresh_rules(rules: Rules, notifications: NotificationSettings, records: Re
 def make_gvc_rule(record: Record, notifications: NotificationSettings) -> NotificationRuleSettings | None:
     """The rule in the manifest of a GVC, with the channels that are open to it; None if it has no such."""
     tags = msgspec.json.decode(record.body).get("tags")
-    wanted = parse_notify_tags(tags) if isinstance(tags, dict) else None
-    if wanted is None:
+    notify_rule = parse_notify_tags(tags) if isinstance(tags, dict) else None
+    if notify_rule is None:
         return None
     gvc, channels = record.key.name, notifications.channels
-    usable = tuple(name for name in wanted.channels if name in channels and is_open(channels[name].gvcs, gvc))
+    usable = tuple(name for name in notify_rule.channels if name in channels and is_open(channels[name].gvcs, gvc))
     if not usable:
         return None
-    return NotificationRuleSettings(f"{OWN_RULE}{gvc}", usable, wanted.events, gvcs=(gvc,), severity=wanted.severity)
+    return NotificationRuleSettings(
+        f"{OWN_RULE}{gvc}", usable, notify_rule.events, gvcs=(gvc,), severity=notify_rule.severity
+    )

@@ -155,12 +155,12 @@ class TroubleLog:
 
     def check_records(self, names: Iterable[str], now: float) -> None:
         """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``."""
-        known = {"", *names}
         for key in self._records.troubles.list_keys(str(EventType.DAEMON), str(Reason.LOCATION_UNREACHABLE)):
             # The daemon says so again if it is still away, and nothing if it is back.
             self._returning[key.removeprefix("location/")] = now + RETURN_SECONDS
+        sources = {"", *names}
         for trouble in self._records.troubles.all():
-            if trouble.source not in known:
+            if trouble.source not in sources:
                 self._records.troubles.close(trouble.event, trouble.key, trouble.location)
             elif trouble.event == EventType.HEALTH and not self._is_unhealthy(trouble):
                 self._close(EventType.HEALTH, trouble.key, trouble.location, now)

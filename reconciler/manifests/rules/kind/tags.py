@@ -10,10 +10,10 @@ from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
 from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.notify_tags import NOTIFY_TAGS, find_notify_faults
 from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
-from reconciler.model.notify_tags import NOTIFY_TAGS, find_notify_faults
 from reconciler.model.platform import (
     ADOPT,
     KEEP_LAST,
@@ -98,8 +98,7 @@ def notify_without_effect(resource: Envelope) -> Iterator[Flaw]:
     if not any(tag in resource.tags for tag in NOTIFY_TAGS):
         return
     if isinstance(resource, Gvc):
-        for tag, problem, hint in find_notify_faults(resource.tags):
-            yield Flaw(("tags", tag), problem, hint)
+        yield from find_notify_faults(resource.tags)
         return
     for tag in (name for name in NOTIFY_TAGS if name in resource.tags):
         yield Flaw(("tags", tag), "the tag has no effect here", "put it on the GVC", on_key=True)

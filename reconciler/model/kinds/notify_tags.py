@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from reconciler.model.finding import Flaw
+
 NOTIFY = "reconciler/notify"
 NOTIFY_EVENTS = "reconciler/notify-events"
 NOTIFY_SEVERITY = "reconciler/notify-severity"
@@ -43,22 +45,28 @@ def parse_notify_tags(tags: Mapping[str, Any]) -> NotifyRule | None:
     return NotifyRule(channels, events or USUAL, severity if severity in SEVERITIES else SEVERITIES[0])
 
 
-def find_notify_faults(tags: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with the tags of a GVC: the tag, the problem, and a suggestion."""
+def find_notify_faults(tags: Mapping[str, Any]) -> Iterator[Flaw]:
+    """What is wrong with the tags of a GVC."""
     channels = split_names(str(tags.get(NOTIFY, "")))
     if NOTIFY in tags and not channels:
-        yield NOTIFY, "the tag names no channel", "name channels of the settings, separated by commas"
+        yield Flaw(("tags", NOTIFY), "the tag names no channel", "name channels of the settings, separated by commas")
     if len(channels) > MOST_CHANNELS:
-        yield NOTIFY, f"the tag names {len(channels)} channels", f"name at most {MOST_CHANNELS}"
+        yield Flaw(("tags", NOTIFY), f"the tag names {len(channels)} channels", f"name at most {MOST_CHANNELS}")
     for tag in (NOTIFY_EVENTS, NOTIFY_SEVERITY):
         if tag in tags and NOTIFY not in tags:
-            yield tag, "the tag has no effect alone", f"add the channels: `{NOTIFY}`"
+            yield Flaw(("tags", tag), "the tag has no effect alone", f"add the channels: `{NOTIFY}`")
     unknown = [name for name in split_names(str(tags.get(NOTIFY_EVENTS, ""))) if name not in EVENTS]
     for name in unknown[:5]:
-        yield NOTIFY_EVENTS, f"a GVC is sent no event `{name[:60]}`", f"name some of: {', '.join(EVENTS)}"
+        yield Flaw(
+            ("tags", NOTIFY_EVENTS), f"a GVC is sent no event `{name[:60]}`", f"name some of: {', '.join(EVENTS)}"
+        )
     severity = tags.get(NOTIFY_SEVERITY)
     if severity is not None and str(severity) not in SEVERITIES:
-        yield NOTIFY_SEVERITY, f"`{str(severity)[:60]}` is no severity", f"write one of: {', '.join(SEVERITIES)}"
+        yield Flaw(
+            ("tags", NOTIFY_SEVERITY),
+            f"`{str(severity)[:60]}` is no severity",
+            f"write one of: {', '.join(SEVERITIES)}",
+        )
 
 
 def is_open(gvcs: tuple[str, ...], gvc: str) -> bool:
