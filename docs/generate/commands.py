@@ -13,12 +13,13 @@ from reconciler.cli import cli, read_commands
 HEAD = """\
 # Commands
 
-All commands except `init`, `convert`, `import`, `secret encrypt`, `settings init`, `install`, `uninstall`, `up`,
-`down`, `completion` and `help` read the [settings](settings.md); `validate`, `diff` and `version` also work without.
-Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are wrong. Results go to
-standard output, errors and the log to standard error. `NO_COLOR` disables colours; without a terminal, or where `TERM`
-is `dumb`, there are none. On a terminal, long lines of text are folded between words; `-o wide`, JSON, YAML and logs
-keep theirs whole. Ctrl-C ends a command with 130.
+All commands except `init`, `rules`, `explain`, `convert`, `import`, `secret encrypt`, `settings init`, `install`,
+`uninstall`, `up`, `down`, `completion` and `help` read the [settings](settings.md); `validate`, `diff` and `version`
+also work without. Exit codes: 0 success; 1 refused, failed or findings; 2 the command line or the settings are wrong;
+3 more to do: `status` waits, `plan --detailed-exitcode` has steps. Results go to standard output, errors and the log
+to standard error. `NO_COLOR` disables colours; without a terminal, or where `TERM` is `dumb`, there are none. On a
+terminal, long lines of text are folded between words; `-o wide`, JSON, YAML and logs keep theirs whole. Ctrl-C ends a
+command with 130.
 [convert.md](convert.md) describes `convert` and `import` field by field.
 
 For members of the group in the setting `readers`, who cannot read the records, `status`, `get`, `describe`, `plan`,

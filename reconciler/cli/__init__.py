@@ -51,8 +51,8 @@ _FOLDER = Path(__file__).with_name("commands")
 @cache
 def read_commands() -> dict[str, str]:
     """Subcommand → help line: that of its overview, of the table of both programs, else of its module's first line."""
+    from reconciler.command_words import SHARED_COMMANDS
     from reconciler.overviews.table import OVERVIEWS
-    from reconciler.shared_commands import SHARED_COMMANDS
 
     summaries = {name: overview.line for name, overview in OVERVIEWS.items()}
     for path in sorted(_FOLDER.glob("[!_]*.py")):
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
 
 
 def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> list[str]:
-    """``args`` with ``--settings FILE`` behind the subcommand, which has the option."""
+    """``args`` with ``--settings FILE`` behind the subcommand, or without it where that needs no settings."""
     first = args[0] if args else ""
     if first == "--settings":
         option, rest = args[:2], args[2:]
@@ -117,6 +117,9 @@ def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> lis
     else:
         return args
     command = group.get_command(ctx, rest[0]) if rest else None
+    takes = command is None or any("--settings" in param.opts for param in command.params)
+    if not takes and not isinstance(command, click.Group):
+        return rest
     words = 2 if isinstance(command, click.Group) else 1
     return [*rest[:words], *option, *rest[words:]]
 
@@ -130,7 +133,7 @@ def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> lis
 def cli() -> None:
     """Apply the manifests of a Git repository, and write their status back to it.
     Settings: --settings, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.
-    Exit codes: 0 success; 1 refused, failed or findings; 2 usage.
+    Exit codes: 0 success; 1 refused, failed or findings; 2 usage; 3 more to do.
     """
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from reconciler.command_words import SHARED_COMMANDS
 from reconciler.errors import RefusedError
-from reconciler.shared_commands import SHARED_COMMANDS
 from reconciler.times import DURATIONS, parse_duration
 
 if TYPE_CHECKING:

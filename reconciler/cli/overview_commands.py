@@ -30,6 +30,7 @@ from reconciler.cli.output.forms import (
 )
 from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
+from reconciler.command_words import NO_HEADERS, WATCH
 from reconciler.errors import UsageError
 from reconciler.model.lists.naming import format_names
 from reconciler.overviews.choosing import Choice, choose_entries, take_choice
@@ -45,7 +46,6 @@ from reconciler.overviews.overview import (
     ReadContext,
 )
 from reconciler.overviews.writing import FORMS, make_document
-from reconciler.shared_commands import NO_HEADERS, WATCH
 from reconciler.terminal.folding import can_redraw
 from reconciler.terminal.live_display import repeat_drawing
 

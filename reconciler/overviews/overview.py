@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from reconciler.command_words import SELECTOR, SINCE, SORT, SharedOption
 from reconciler.render.style import TextStyle
-from reconciler.shared_commands import SELECTOR, SINCE, SORT, SharedOption
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key

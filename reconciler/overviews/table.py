@@ -6,9 +6,9 @@ operations of their own: lines are not redacted and have a permission of their o
 
 from __future__ import annotations
 
+from reconciler.command_words import SHARED_COMMANDS
 from reconciler.overviews import reading, showing
 from reconciler.overviews.overview import LAST, Listing, Overview, Parameter, share_parameter
-from reconciler.shared_commands import SHARED_COMMANDS
 
 _LAST = ("--limit", "--last")
 

@@ -207,12 +207,13 @@ def test_a_misspelled_command_is_named_with_the_nearest(tmp_path: Path, word: st
 def test_settings_stand_before_or_after_the_command(tmp_path: Path) -> None:
     sandbox = CommandSandbox(tmp_path)
     sandbox.applied()
-    after = run("get", "--settings", str(sandbox.settings), cwd=tmp_path, RECONCILER_SETTINGS="none")
+    after = run("get", "-o", "name", "--settings", str(sandbox.settings), cwd=tmp_path, RECONCILER_SETTINGS="none")
     assert after.code == 0
     for words in (["--settings", str(sandbox.settings)], [f"--settings={sandbox.settings}"]):
-        assert run(*words, "get", cwd=tmp_path, RECONCILER_SETTINGS="none") == after
+        assert run(*words, "get", "-o", "name", cwd=tmp_path, RECONCILER_SETTINGS="none") == after
     assert run("--settings", "none", "get", cwd=tmp_path).code == 2
     assert run("--settings", cwd=tmp_path).code == 2
+    assert run("--settings", "none", "explain", "missing-field", cwd=tmp_path).code == 0, "it needs none"
 
 
 def test_the_version_is_that_of_the_command_and_the_engines(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reconciler.command_words import SHARED_COMMANDS
 from reconciler.platform_cli.table.row import Row
-from reconciler.shared_commands import SHARED_COMMANDS
 
 NAMES = {
     "agent": "edge",

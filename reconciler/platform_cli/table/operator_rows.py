@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.command_words import SHARED_COMMANDS
 from reconciler.platform_cli.table.row import Option, Row, share_option
-from reconciler.shared_commands import SHARED_COMMANDS
 
 SCALE = (
     Option("--min", "The least replicas at each location.", "NUMBER"),

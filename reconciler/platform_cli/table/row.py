@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reconciler.shared_commands import NO_HEADERS, SELECTOR, SINCE, SORT, WATCH, SharedOption
+from reconciler.command_words import NO_HEADERS, SELECTOR, SINCE, SORT, WATCH, SharedOption
 
 
 class Option(NamedTuple):

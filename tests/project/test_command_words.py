@@ -6,9 +6,9 @@ import click
 import pytest
 
 from reconciler.cli import cli, read_commands
+from reconciler.command_words import SHARED_COMMANDS, SharedCommand
 from reconciler.platform_cli.command_line import RowCommand, all_rows, make_program
 from reconciler.platform_cli.table.examples import example_of
-from reconciler.shared_commands import SHARED_COMMANDS, SharedCommand
 
 ROWS = {row.words[0]: row for row in all_rows() if len(row.words) == 1}
 NOT_SHARED = {"apply", "convert", "diff", "logs", "secret", "status"}
