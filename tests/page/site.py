@@ -51,7 +51,7 @@ class Site:
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         try:
             yield page
         finally:
