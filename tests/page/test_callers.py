@@ -65,14 +65,14 @@ def check_view(page: Any, command: str, with_scripts: bool) -> None:
 
 @each_caller
 def test_no_view_has_a_link_that_is_refused(site: Site, caller: str) -> None:
-    names, found, tried = site.find_names(), {}, set()
+    names, named, tried = site.find_names(), {}, set()
     with site.visit(caller, java_script_enabled=False) as page:
         for name, view in VIEWS.items():
             if caller in view.callers and name != "no-rollback":
                 page.goto(view.path.format(**names))
                 links = page.locator("a[href^='/']").evaluate_all("all => all.map(one => one.getAttribute('href'))")
-                found |= dict.fromkeys(links, name)
-        for link, name in found.items():
+                named |= dict.fromkeys(links, name)
+        for link, name in named.items():
             if (form := re.sub(r"[0-9a-f]{40}", "COMMIT", link.partition("#")[0])) not in tried:
                 tried.add(form)
                 status = send_request(page, link.partition("#")[0]).status_code
