@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,12 +15,19 @@ import httpx2
 
 from reconciler.daemon.api_process import SOCKET
 from tests.project.tree import ROOT
-from tests.support.host_sandbox import HostSandbox
+from tests.support.host_sandbox import HostSandbox, host_sandbox
+from tests.support.sandbox import eventually
 
 PICTURES = ROOT / "build/pictures"
 """Where pictures of the page are after a run."""
 AXE = ROOT / "build/axe/node_modules/axe-core/axe.min.js"
 WIDE, NARROW = 1280, 360
+# It is not like another one that waits: then it would be that one, with a new name.
+WAITS = """kind: volumeset
+name: waits
+gvc: shop
+spec: {fileSystemType: xfs, initialCapacity: 20, performanceClass: general-purpose-ssd}
+"""
 
 
 class Site:
@@ -42,13 +51,35 @@ class Site:
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         try:
             yield page
         finally:
             context.close()
         # A browser reports a page with a status such as 403 as an error, which it is meant to be.
         assert [fault for fault in faults if "Failed to load resource" not in fault] == []
+
+    def find_digests(self) -> set[str]:
+        """The digests of plans that wait for an approval, as short as commands show them."""
+        return set(re.findall(r"reconciler approve (\w+)", self.sandbox.run("status").stdout))
+
+    def let_deletion_wait(self) -> str:
+        """Delete a volume set, which waits for an approval; the digest of the plan, with all that waits."""
+        self.sandbox.repo.commit({"shop/waits.yaml": WAITS}, "Add a volume set")
+        done = self.sandbox.run("sync")
+        print(done, self.sandbox.run("status").stdout, self.sandbox.run("describe", "source/main").stdout)
+        eventually(lambda: "volumeset/shop/waits@here" in self.sandbox.recorded(), "it is there")
+        before = self.find_digests()
+        self.sandbox.repo.commit({"shop/waits.yaml": None}, "Delete it")
+        eventually(lambda: self.find_digests() - before, "its deletion waits")
+        return min(self.find_digests() - before)
+
+    def find_names(self) -> dict[str, str]:
+        """The names in the addresses of views: the first commit, a plan that waits, and a message."""
+        first = self.sandbox.repo.git("rev-list", "--max-parents=0", "main").strip()
+        message = self.sandbox.run("notify", "list").stdout.split()
+        digest = min(self.find_digests(), default="") or self.let_deletion_wait()
+        return {"first": first, "digest": digest, "message": next((word for word in message if word.isdecimal()), "")}
 
     def forget_login(self, caller: str) -> None:
         """Let ``caller`` log in again at the next visit: their session has ended."""
@@ -78,6 +109,24 @@ class Site:
         with httpx2.Client(transport=transport) as client:
             answer = client.post(f"http://api/org/acme/serviceaccount/{account}/-key", json={})
         return str(answer.json()["key"])
+
+
+@contextlib.contextmanager
+def sandbox_beside_browser(path: Path, files: Mapping[str, str], **settings: Any) -> Iterator[HostSandbox]:
+    """A sandbox of its own while the browser runs: its end has an event loop, and this thread that of the browser."""
+    ending = contextlib.ExitStack()
+    with ThreadPoolExecutor(1) as thread, contextlib.ExitStack() as stack:
+        stack.callback(lambda: thread.submit(ending.close).result())
+        yield ending.enter_context(host_sandbox(path, files, **settings))
+
+
+def send_request(page: Any, path: str, fields: Mapping[str, str] | None = None) -> httpx2.Response:
+    """The answer to a request of the page's session, or to a form with ``fields``: beside the page, which stays."""
+    cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in page.context.cookies())
+    address = urlsplit(page.url)
+    headers = {"Host": address.netloc, "Cookie": cookies}
+    base = f"http://127.0.0.1:{address.port}"
+    return httpx2.request("GET" if fields is None else "POST", base + path, headers=headers, data=fields, timeout=60)
 
 
 def take_picture(page: Any, name: str) -> Path:

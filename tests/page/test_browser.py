@@ -11,94 +11,28 @@ import pytest
 
 from tests.api.test_process import workers as find_workers
 from tests.page.site import AXE, NARROW, PICTURES, WIDE, Site, find_violations, take_picture
+from tests.page.table import VIEWS
 from tests.support.sandbox import eventually
 
 pytestmark = pytest.mark.browser
 
-VIEWS = {
-    "home": "/",
-    "resources": "/ui/resources",
-    "search": "/ui/resources?state=unwell",
-    "nothing": "/ui/resources?text=no-such-thing",
-    "workload": "/ui/resource/workload/shop/web",
-    "unwell": "/ui/resource/workload/shop/broken",
-    "evidence": "/ui/evidence/workload/shop/broken",
-    "exec": "/ui/exec/workload/shop/web",
-    "source": "/ui/resource/source/main",
-    "runs": "/ui/runs",
-    "run": "/ui/runs/1",
-    "messages": "/ui/notifications",
-    "plan": "/ui/plan/source/main",
-    "older-plan": "/ui/plan/source/main?revision=HEAD~1",
-    "difference": "/ui/diff/source/main?from=HEAD~2&to=HEAD",
-    "difference-of-one": "/ui/diff/source/main?from=HEAD~2&to=HEAD&key=workload/shop/web",
-    "rollback": "/ui/rollback/workload/shop/web?revision=main~2",
-    "volumes": "/ui/resource/volumeset/shop/media",
-    "cron": "/ui/resource/workload/shop/report",
-    "logs": "/ui/logs?query=workload/shop/web",
-    "trace": "/ui/logs?query=workload/shop/report",
-    "missing": "/ui/resource/workload/shop/nix",
-}
 WEB = "/ui/resource/workload/shop/web"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_every_view_fits_is_accessible_and_has_its_picture(site: Site, width: int, scheme: str) -> None:
+    names = site.find_names()
     with site.visit(viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
-        for name, path in VIEWS.items():
-            page.goto(path)
+        for name, view in VIEWS.items():
+            page.goto(view.path.format(**names))
+            if name == "exec":
+                page.get_by_role("button", name="Open a shell").wait_for()
             take_picture(page, f"{name}-{width}-{scheme}")
             # A view scrolls in one direction; wide tables do it by themselves.
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             if AXE.exists():
                 assert find_violations(page) == [], name
-
-
-@pytest.mark.parametrize("caller", ["viewer", "operator"])
-def test_a_caller_is_offered_what_they_may_do(site: Site, caller: str) -> None:
-    with site.visit(caller) as page:
-        page.goto(WEB)
-        assert page.get_by_text("Actions").count() == (caller == "operator")
-        page.goto("/")
-        assert page.get_by_role("button", name="Approve").count() == 0
-        response = page.goto("/ui/logs?query=workload/shop/web")
-        assert response.status == (200 if caller == "operator" else 403)
-
-
-@pytest.mark.parametrize("with_scripts", [True, False], ids=["with-scripts", "without-scripts"])
-def test_every_action_works_with_and_without_scripts(site: Site, with_scripts: bool) -> None:
-    with site.visit("operator", java_script_enabled=with_scripts) as page:
-        for button in ("Restart", "Suspend", "Resume"):
-            page.goto(WEB)
-            page.get_by_text("Actions").click()
-            page.get_by_role("button", name=button, exact=True).click()
-            notice = page.locator(".notice").inner_text()
-            assert "workload/shop/web" in notice, notice
-        page.goto("/")
-        page.get_by_role("searchbox").fill("broken")
-        page.get_by_role("searchbox").press("Enter")
-        page.get_by_role("link", name="workload/shop/broken").click()
-        assert "broken" in page.get_by_role("heading", level=1).inner_text()
-
-
-def test_what_waits_is_read_refused_and_approved(site: Site) -> None:
-    with site.visit() as page:
-        page.goto("/")
-        page.get_by_role("link", name="Read the plan").click()
-        plan = page.get_by_role("main").inner_text()
-        assert "delete volumeset/shop/data" in plan
-        page.get_by_label("Reason").fill("the data is still needed")
-        page.get_by_role("button", name="Refuse").click()
-        assert "refused" in page.locator(".notice").inner_text()
-        assert "the data is still needed" in page.get_by_role("main").inner_text()
-        assert page.get_by_role("button", name="Refuse").count() == 0
-        page.goto("/")
-        assert "the data is still needed" in page.get_by_role("main").inner_text()
-        page.goto("/ui/plan/source/main")
-        page.get_by_role("button", name=re.compile("Approve")).click()
-        assert "approved" in page.locator(".notice").inner_text()
-        eventually(lambda: "volumeset/shop/data@here" not in site.sandbox.recorded(), "the volume set is deleted")
 
 
 def test_two_versions_are_chosen_and_compared(site: Site) -> None:
@@ -169,7 +103,7 @@ def test_favourites_are_in_the_browser_alone(site: Site) -> None:
 
 def test_a_printed_plan_has_every_change_and_no_controls(site: Site) -> None:
     with site.visit() as page:
-        page.goto("/ui/plan/source/main?revision=HEAD~2")
+        page.goto(f"/ui/plan/source/main?revision={site.find_names()['first']}")
         page.evaluate("for (const step of document.querySelectorAll('details.step')) step.open = false")
         page.emulate_media(media="print")
         take_picture(page, "printed-plan")
@@ -237,7 +171,7 @@ def test_a_search_answers_as_somebody_types(site: Site) -> None:
         page.goto("/ui/resources")
         page.get_by_label("Text").press_sequentially("brok")
         # Each row that does not match goes.
-        page.get_by_role("link", name="workload/shop/web").wait_for(state="detached")
+        page.get_by_role("link", name="workload/shop/web", exact=True).wait_for(state="detached")
         assert page.locator("#rows tbody tr").count() == 1
         assert page.get_by_label("Text").input_value() == "brok"
 
@@ -287,8 +221,9 @@ def collect_requests(page: Any) -> list[str]:
 def test_a_page_asks_no_other_host(site: Site) -> None:
     with site.visit() as page:
         addresses = collect_requests(page)
-        for path in VIEWS.values():
-            page.goto(path)
+        names = site.find_names()
+        for view in VIEWS.values():
+            page.goto(view.path.format(**names))
         assert {address for address in addresses if not address.startswith(site.base)} == set()
 
 
@@ -348,3 +283,29 @@ def test_a_replica_is_stopped_and_replaced(site: Site) -> None:
         assert "stopReplica" in page.locator(".notice").inner_text()
         eventually(lambda: name not in site.sandbox.replicas("web"), "the replica has ended")
         eventually(site.sandbox.healthy, "another one is ready")
+
+
+@pytest.mark.parametrize("with_scripts", [True, False], ids=["with-scripts", "without-scripts"])
+def test_the_tree_is_unfolded_down_to_the_replicas(site: Site, with_scripts: bool) -> None:
+    with site.visit(java_script_enabled=with_scripts) as page:
+        page.goto("/")
+        page.get_by_role("link", name="Resources").click()
+        page.get_by_role("link", name="what is in it").click()
+        page.get_by_role("link", name="workload", exact=True).click()
+        page.get_by_role("link", name="What is below workload/shop/web", exact=True).click()
+        page.get_by_role("link", name="What is below workload/shop/web@here").click()
+        rows = page.locator("th.replica").all_inner_texts()
+        assert sorted(rows) == sorted(site.sandbox.replicas("web"))
+        with site.visit("viewer", java_script_enabled=with_scripts) as other:
+            other.goto(page.url)
+            assert other.locator("th.replica").count() == len(rows)
+
+
+def test_the_last_lines_behind_a_reason_are_in_their_order(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/evidence/workload/shop/crash")
+        heights = page.locator(".log time").evaluate_all(
+            "all => all.map(one => [one.dateTime, one.getBoundingClientRect().top])"
+        )
+        assert len(heights) > 1
+        assert [top for _, top in sorted(heights)] == sorted(top for _, top in heights)

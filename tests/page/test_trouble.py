@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.test_process import workers as find_workers
-from tests.page.site import Site
-from tests.support.host_sandbox import HostSandbox, host_sandbox, served
+from tests.page.site import Site, sandbox_beside_browser
+from tests.support.host_sandbox import HostSandbox, served
 from tests.support.processes import free_ports
 from tests.support.programs import fill, only_root, small_disk
 from tests.support.sandbox import eventually
@@ -59,7 +58,7 @@ def test_an_answer_that_takes_long_is_announced_and_shown_when_it_comes(site: Si
             page.get_by_label("Text").press_sequentially("brok")
             wait_for(page, "#slow", "visible")
         wait_for(page, "#slow", "hidden")
-        page.get_by_role("link", name="workload/shop/web").wait_for(state="detached", timeout=PATIENCE)
+        page.get_by_role("link", name="workload/shop/web", exact=True).wait_for(state="detached", timeout=PATIENCE)
         assert page.locator("#rows tbody tr").count() == 1
 
 
@@ -67,13 +66,11 @@ def test_an_answer_that_takes_long_is_announced_and_shown_when_it_comes(site: Si
 def site_on_small_disk(path: Path, browser: Any) -> Iterator[Site]:
     """The page of a daemon whose state directory lies on a file system of its own."""
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
-    # The end of a sandbox has an event loop, and this thread that of the browser.
-    with small_disk(path / "small", "size=60m") as small, ThreadPoolExecutor(1) as thread, ExitStack() as stack:
-        ending = ExitStack()
-        stack.callback(lambda: thread.submit(ending.close).result())
-        sandbox = ending.enter_context(
-            host_sandbox(path / "site", {"shop/web.yaml": served("web", replicas=1)}, api=api)
-        )
+    files = {"shop/web.yaml": served("web", replicas=1)}
+    with (
+        small_disk(path / "small", "size=60m") as small,
+        sandbox_beside_browser(path / "site", files, api=api) as sandbox,
+    ):
         sandbox.state = small / "state"
         sandbox.configure(state=str(sandbox.state))
         yield Site(browser, sandbox, 0)

@@ -158,14 +158,14 @@ def _read_level(call: Call, chosen: ResourceFilter, unfolding: Unfolding) -> Res
     settings, records, opened = call.api.settings, call.reader.records, unfolding.key
     page = (call.query("after"), call.count("limit", _ROWS, _MOST_ROWS))
     sees, visible = partial(_may_view_row, call), partial(_list_visible, call)
-    found = browse_resources(settings, records, chosen, sees, visible, page)
-    rows = found.rows
+    listed = browse_resources(settings, records, chosen, sees, visible, page)
+    rows = listed.rows
     if opened is not None and all(row.facts.key != opened for row in rows):
         # It is on another page of the list: a shared address shows it all the same.
         rows = [*filter(sees, list_keys(settings, records, [str(opened)])), *rows]
     sees_org = call.may("view", Key(Kind.ORG, "", call.org))
     counts = count_kinds(records, chosen.gvc) if sees_org and chosen.kind is None else []
-    return ResourceLevel([_make_row(row, opened) for row in rows], found.following, counts)
+    return ResourceLevel([_make_row(row, opened) for row in rows], listed.following, counts)
 
 
 def _may_view_row(call: Call, row: ListedResource) -> bool:
