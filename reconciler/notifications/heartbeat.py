@@ -6,9 +6,9 @@ import ssl
 
 import httpx2
 
-from reconciler.notifications.channel import SendFailed
-from reconciler.notifications.secret_files import SecretFiles
-from reconciler.notifications.webhook import SECONDS, check_answer, get_host
+from reconciler.notifications.channels.channel import SendFailed
+from reconciler.notifications.channels.secret_files import SecretFiles
+from reconciler.notifications.channels.webhook import SECONDS, check_answer, get_host
 from reconciler.settings.notifications import HeartbeatSettings
 
 FAIL = "/fail"

@@ -13,12 +13,12 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
-from reconciler.notifications.channel import Channel, SendError, SendFailed, SendRefused
+from reconciler.notifications.channels.channel import Channel, SendError, SendFailed, SendRefused
+from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.notifications.collector import Collector
 from reconciler.notifications.message import EventType, Message
 from reconciler.notifications.outbox import decode_message
 from reconciler.notifications.retries import FIRST_WAIT, PAUSE_SECONDS, Retries
-from reconciler.notifications.secret_files import make_secret_files
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.notifications.collector import Collector
 from reconciler.notifications.message import Message, State
 from reconciler.notifications.outbox import decode_message

@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.notifications.channel import Channel
+from reconciler.notifications.channels.channel import Channel
+from reconciler.notifications.channels.webhook import WebhookChannel
 from reconciler.notifications.outcomes import RunNotice, record_notice
 from reconciler.notifications.sender import Sender
-from reconciler.notifications.webhook import WebhookChannel
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.settings.notifications import (

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from reconciler.notifications import apprise
-from reconciler.notifications.apprise import AppriseChannel, choose_kind
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.apprise import AppriseChannel, choose_kind
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import AppriseChannelSettings

@@ -18,8 +18,8 @@ from reconciler.notifications.bodies import (
     format_markdown,
     format_text,
 )
+from reconciler.notifications.channels.webhook import encode_event
 from reconciler.notifications.message import EventType, Message, MessageResource, State
-from reconciler.notifications.webhook import encode_event
 
 LINK = "https://reconciler.example.com/ui/resource/source/main"
 HOSTILE = (

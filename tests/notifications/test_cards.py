@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.notifications.cards import MOST_BYTES, MOST_HEADER, MOST_SECTION, make_slack_body, make_teams_body
+from reconciler.notifications.channels.cards import (
+    MOST_BYTES,
+    MOST_HEADER,
+    MOST_SECTION,
+    make_slack_body,
+    make_teams_body,
+)
 from reconciler.notifications.message import MessageResource, State
 from tests.notifications.test_bodies import HOSTILE, LINK, make_message
 

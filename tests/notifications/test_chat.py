@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.notifications.cards import make_slack_body, make_teams_body
-from reconciler.notifications.channel import Channel, SendFailed, SendRefused
-from reconciler.notifications.channels import make_channels
+from reconciler.notifications.channels.cards import make_slack_body, make_teams_body
+from reconciler.notifications.channels.channel import Channel, SendFailed, SendRefused
+from reconciler.notifications.channels.registry import make_channels
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.settings import Settings
 from reconciler.settings.notifications import ChannelSettings, ChatChannelSettings, NotificationSettings

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.notifications.channel import SendFailed
-from reconciler.notifications.channels import make_channels
+from reconciler.notifications.channels.channel import SendFailed
+from reconciler.notifications.channels.registry import make_channels
+from reconciler.notifications.channels.secret_files import SecretFiles, make_secret_files
 from reconciler.notifications.message import EventType, Message
-from reconciler.notifications.secret_files import SecretFiles, make_secret_files
 from reconciler.settings import SecretSettings, Settings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings, WebhookChannelSettings
 from tests.notifications.receiver import Receiver

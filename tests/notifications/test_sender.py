@@ -11,12 +11,12 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.webhook import make_webhook_id
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outbox import decode_message
 from reconciler.notifications.retries import LONGEST_ASIDE
 from reconciler.notifications.sender import GIVE_UP_SECONDS, channel_scope
-from reconciler.notifications.webhook import make_webhook_id
 from reconciler.reasons import ConditionType
 from reconciler.records.notifications.deliveries import DeliveryStatus
 from tests.notifications.harness import EVERY, NEXT, NotedChannel, Post, notify, rule

@@ -16,10 +16,10 @@ import pytest
 
 from reconciler.model.finding import Finding
 from reconciler.model.finding import Severity as FindingSeverity
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.webhook import WebhookChannel
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.severity import Severity
-from reconciler.notifications.webhook import WebhookChannel
 from reconciler.settings.notifications import WebhookChannelSettings
 from tests.notifications.receiver import Receiver
 from tests.support.waiting import serving

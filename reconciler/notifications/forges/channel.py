@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from reconciler.notifications.channel import SendRefused
+from reconciler.notifications.channels.channel import SendRefused
 from reconciler.notifications.forges.bodies import build_summary, format_status_line
 from reconciler.notifications.forges.registry import ForgeSet
 from reconciler.notifications.forges.values import CommitReport, place_findings

@@ -17,8 +17,8 @@ import httpx2
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.notifications.channel import SendFailed, SendRefused
-from reconciler.notifications.secret_files import SecretFile
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.secret_files import SecretFile
 from reconciler.printable import escape_text
 
 PAUSE = 1.0

@@ -12,7 +12,7 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
-from reconciler.notifications.channel import SendError, SendFailed
+from reconciler.notifications.channels.channel import SendError, SendFailed
 from reconciler.notifications.forges.client import AnswerTooLarge, ForgeRefusal
 from reconciler.notifications.forges.comment import (
     build_head_report,

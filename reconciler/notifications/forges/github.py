@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.model.finding import Severity
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import GitHubApp, Login
 from reconciler.notifications.forges.paging import collect_pages

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reconciler.notifications.channel import SendRefused
+from reconciler.notifications.channels.channel import SendRefused
+from reconciler.notifications.channels.secret_files import SecretFile
 from reconciler.notifications.forges.client import ForgeClient, read_token
-from reconciler.notifications.secret_files import SecretFile
 from reconciler.times import parse_time
 
 RENEW_SECONDS = 300.0

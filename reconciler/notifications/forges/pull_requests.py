@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.logs import log
-from reconciler.notifications.secret_files import make_secret_files
+from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.settings import Settings
 from reconciler.tasks import cancel_and_wait
 

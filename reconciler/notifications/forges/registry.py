@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
+from reconciler.notifications.channels.secret_files import SecretFile, SecretFiles
 from reconciler.notifications.forges.address import ForgeAddress, find_forge, is_at
 from reconciler.notifications.forges.bitbucket import Bitbucket
 from reconciler.notifications.forges.bitbucket_server import BitbucketServer
@@ -16,7 +17,6 @@ from reconciler.notifications.forges.github import GitHub
 from reconciler.notifications.forges.gitlab import GitLab
 from reconciler.notifications.forges.login import GitHubApp, Login, TokenLogin
 from reconciler.notifications.forges.values import Forge
-from reconciler.notifications.secret_files import SecretFile, SecretFiles
 from reconciler.settings import SourceSettings
 from reconciler.settings.forges import ForgeSettings
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.notifications.forges.followed import FollowedSource
 from reconciler.notifications.forges.follower import MOST_TRIES, PullFollower
 from reconciler.notifications.forges.job import PullJob, PullPlan, run_job

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.notifications.forges.channel import ForgeChannel
 from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 from reconciler.notifications.message import EventType, State

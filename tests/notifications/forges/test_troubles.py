@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.notifications.channel import SendError, SendFailed, SendRefused
+from reconciler.notifications.channels.channel import SendError, SendFailed, SendRefused
 from reconciler.notifications.forges.channel import ForgeChannel
 from reconciler.notifications.message import State
 from tests.notifications.forges.setup import KINDS, make_message, make_set, make_settings

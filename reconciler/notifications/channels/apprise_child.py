@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from reconciler.notifications.apprise import AppriseAnswer, AppriseRequest
+from reconciler.notifications.channels.apprise import AppriseAnswer, AppriseRequest
 
 
 def send_request(request: AppriseRequest) -> AppriseAnswer:

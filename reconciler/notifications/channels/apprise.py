@@ -12,9 +12,9 @@ import sys
 import msgspec
 
 from reconciler.notifications.bodies import format_text
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.secret_files import SecretFiles
 from reconciler.notifications.message import Message, State
-from reconciler.notifications.secret_files import SecretFiles
 from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import AppriseChannelSettings
 from reconciler.tasks import wait_or_kill
@@ -22,7 +22,7 @@ from reconciler.tasks import wait_or_kill
 SECONDS = 30.0
 """Seconds that the child may take, imports included."""
 _KILL_SECONDS = 0.5
-_MODULE = "reconciler.notifications.apprise_child"
+_MODULE = "reconciler.notifications.channels.apprise_child"
 _PASSED = ("PATH", "LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 """Variables that the child gets; the daemon may have others that are secrets."""
 

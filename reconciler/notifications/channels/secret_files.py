@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from reconciler.documents.limits import read_within
 from reconciler.errors import UsageError
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.settings import Settings
 from reconciler.sops.keys import Keyring
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
-from reconciler.notifications.channel import Channel, SendRefused
+from reconciler.notifications.channels.channel import Channel, SendRefused
+from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.notifications.message import EventType, Message
-from reconciler.notifications.secret_files import make_secret_files
 from reconciler.settings import Settings
 from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
@@ -51,15 +51,15 @@ def _make_forge(name: str, forge: ForgeSettings, settings: Settings, clock: Cloc
 def _make_channel(name: str, channel: ChannelSettings, settings: Settings, now: Callable[[], float]) -> Channel:
     secrets = make_secret_files(settings)
     # Each kind has a client that others do without.
-    from reconciler.notifications.webhook import WebhookChannel
+    from reconciler.notifications.channels.webhook import WebhookChannel
 
     if channel.apprise is not None:
-        from reconciler.notifications.apprise import AppriseChannel
+        from reconciler.notifications.channels.apprise import AppriseChannel
 
         return AppriseChannel(name, channel.apprise, secrets)
     if channel.slack is not None or channel.teams is not None:
-        from reconciler.notifications.cards import make_slack_body, make_teams_body
-        from reconciler.notifications.chat import ChatChannel
+        from reconciler.notifications.channels.cards import make_slack_body, make_teams_body
+        from reconciler.notifications.channels.chat import ChatChannel
 
         if channel.slack is not None:
             return ChatChannel(name, channel.slack, make_slack_body, now, secrets)

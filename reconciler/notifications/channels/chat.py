@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from reconciler.notifications.channel import SendFailed
+from reconciler.notifications.channels.channel import SendFailed
+from reconciler.notifications.channels.secret_files import SecretFiles
+from reconciler.notifications.channels.webhook import PostClient, get_host, read_url
 from reconciler.notifications.message import Message
-from reconciler.notifications.secret_files import SecretFiles
-from reconciler.notifications.webhook import PostClient, get_host, read_url
 from reconciler.settings.notifications import ChatChannelSettings
 
 _HIDDEN_ERROR = re.compile(r"HTTP error (\d{3})")

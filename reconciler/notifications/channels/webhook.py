@@ -17,9 +17,9 @@ import httpx2
 import msgspec
 
 from reconciler.notifications.bodies import describe_message
-from reconciler.notifications.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.channels.secret_files import SecretFiles
 from reconciler.notifications.message import Message
-from reconciler.notifications.secret_files import SecretFiles
 from reconciler.notifications.severity import Severity
 from reconciler.settings.notifications import WebhookChannelSettings
 from reconciler.times import format_iso_time
