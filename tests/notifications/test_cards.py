@@ -89,7 +89,7 @@ def test_the_state_is_seen_at_once(state: State, severity: Severity, symbol: str
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "<!channel|x> <#C1> <https://evil.example|pay> &lt;!here&gt; :x: ```"])
-def test_texts_of_others_mention_nobody_and_link_to_nothing_in_a_chat(text: str) -> None:
+def test_a_chat_reads_no_markup_in_texts_of_others(text: str) -> None:
     message = make_message(text, title=f"{text} {LINK}")
     slack, teams = json.loads(make_slack_body(message)), json.loads(make_teams_body(message))
     assert [each["text"] for each in slack["blocks"][-1]["elements"]] == [f"<{LINK}|Details>"]

@@ -26,16 +26,16 @@ UNSENT = ("deliveries_waiting", "deliveries_due", "deliveries_collected", "deliv
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state with as many messages as there can be."""
-    made = Post(tmp_path_factory.mktemp("history"), SETTINGS)
-    made.run("failed", failed="x", message="a message of some length " * 20)
-    made.collect()
-    made.deliver()
-    [former] = made.records.deliveries.list()
-    with made.records.transaction():
+    history = Post(tmp_path_factory.mktemp("history"), SETTINGS)
+    history.run("failed", failed="x", message="a message of some length " * 20)
+    history.collect()
+    history.deliver()
+    [former] = history.records.deliveries.list()
+    with history.records.transaction():
         for number in range(KEEP_DELIVERIES):
-            made.records.deliveries.add(rename_delivery(former, f"run/main/{number:040}"))
-    made.close()
-    return made.path
+            history.records.deliveries.add(rename_delivery(former, f"run/main/{number:040}"))
+    history.close()
+    return history.path
 
 
 @pytest.fixture

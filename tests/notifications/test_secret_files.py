@@ -84,12 +84,12 @@ def test_what_cannot_be_decrypted_is_named_and_is_read_once_it_can(vault: Vault)
     path = vault.encrypt("secret", SECRET)
     with pytest.raises(SendFailed, match="the settings name no identity to decrypt this with"):
         SecretFiles().read_line(path, "secret")
-    kept = vault.key.read_text()
+    identity = vault.key.read_text()
     vault.key.write_text(fresh()[0])
     with pytest.raises(SendFailed, match=r"the secret in .* cannot be read") as raised:
         vault.files.read_line(path, "secret")
     assert fresh()[0][:16] not in str(raised.value)
-    vault.key.write_text(kept)
+    vault.key.write_text(identity)
     assert vault.files.read_line(path, "secret") == SECRET
     path.write_text(path.read_text().replace("ENC[AES256_GCM,data:", "ENC[AES256_GCM,data:AAAA", 1))
     with pytest.raises(SendFailed, match="cannot be read: this value was changed"):
@@ -97,7 +97,7 @@ def test_what_cannot_be_decrypted_is_named_and_is_read_once_it_can(vault: Vault)
 
 
 @pytest.mark.parametrize("text", ["sops: [", "sops: 1\n---\nsops: 2\n", 'a: "sops"\n"sops": {}\n', "sops:\n  mac: x\n"])
-def test_what_only_looks_encrypted_is_an_error_for_people(vault: Vault, text: str) -> None:
+def test_a_broken_encrypted_file_is_an_error_for_people(vault: Vault, text: str) -> None:
     path = vault.folder / "secret.yaml"
     path.write_text(f"password: {SECRET}\n{text}")
     with pytest.raises(SendFailed, match=r"the secret in .*secret.yaml.* cannot be read") as raised:

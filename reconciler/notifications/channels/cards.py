@@ -29,8 +29,8 @@ _JOINER = "\u2060"
 
 def make_slack_body(message: Message) -> bytes:
     """The JSON for an incoming webhook of Slack: a header, the lines in sections, and a link."""
-    title = f"{_choose_symbol(message)} {_disarm(shorten_text(message.title, LONGEST_TITLE))}"
-    blocks: list[dict[str, Any]] = [{"type": "header", "text": _make_plain(_cut(title, MOST_HEADER))}]
+    title = f"{_choose_symbol(message)} {_disarm_line(shorten_text(message.title, LONGEST_TITLE))}"
+    blocks: list[dict[str, Any]] = [{"type": "header", "text": _make_plain(_cut_text(title, MOST_HEADER))}]
     blocks += ({"type": "section", "text": _make_plain(text)} for text in _join_sections(list_lines(message)))
     if message.link:
         link = {"type": "mrkdwn", "text": f"<{_escape_slack(message.link)}|Details>"}
@@ -42,17 +42,17 @@ def make_slack_body(message: Message) -> bytes:
 
 def make_teams_body(message: Message) -> bytes:
     """The JSON for a workflow of Teams that takes a webhook: one Adaptive Card, without the lines that are too many."""
-    lines = [_disarm(line) for line in list_lines(message)]
-    for kept in range(len(lines), -1, -1):
-        left_out = [f"… and {len(lines) - kept} more lines"] if kept < len(lines) else []
-        body = _make_card(message, [*lines[:kept], *left_out])
+    lines = [_disarm_line(line) for line in list_lines(message)]
+    for count in range(len(lines), -1, -1):
+        left_out = [f"… and {len(lines) - count} more lines"] if count < len(lines) else []
+        body = _make_card(message, [*lines[:count], *left_out])
         if len(body) <= MOST_BYTES and 2 * len(body.decode()) <= MOST_BYTES:
             break
     return body
 
 
 def _make_card(message: Message, lines: Iterable[str]) -> bytes:
-    title = _disarm(shorten_text(message.title, LONGEST_TITLE))
+    title = _disarm_line(shorten_text(message.title, LONGEST_TITLE))
     head = {"size": "Large", "weight": "Bolder", "color": _choose_colour(message)}
     card: dict[str, Any] = {
         "type": "AdaptiveCard",
@@ -79,23 +79,23 @@ def _make_plain(text: str) -> dict[str, Any]:
 def _join_sections(lines: Iterable[str]) -> Iterator[str]:
     """Lines as texts of at most MOST_SECTION characters; those beyond the last section are cut."""
     text, number = "", 1
-    for line in (f"• {_disarm(line)}" for line in lines):
+    for line in (f"• {_disarm_line(line)}" for line in lines):
         if text and len(text) + len(line) + 1 > MOST_SECTION - 2:
             if number == MOST_SECTIONS:
                 text += "\n…"
                 break
             yield text
             text, number = "", number + 1
-        text = f"{text}\n{line}" if text else _cut(line, MOST_SECTION - 2)
+        text = f"{text}\n{line}" if text else _cut_text(line, MOST_SECTION - 2)
     if text:
         yield text
 
 
-def _cut(text: str, length: int) -> str:
+def _cut_text(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _disarm(text: str) -> str:
+def _disarm_line(text: str) -> str:
     return _CONTROL.sub(f"<{_JOINER}", disarm_text(text))
 
 

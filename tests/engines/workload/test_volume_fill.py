@@ -42,10 +42,10 @@ def test_until_it_is_measured_a_volume_is_as_full_as_it_was() -> None:
 
 
 def test_a_fill_that_goes_up_and_down_between_the_levels_is_one_condition() -> None:
-    kept, shown = VolumeFill(), []
+    volume_fill, shown = VolumeFill(), []
     seen = Observation(KEY, "here", Health.HEALTHY, b"{}", "d1", 1)
     for percent in (80, 88, 91, 87, 89, 92, 86, 84, 88):
-        found = kept.with_condition(seen, fill(percent))
+        found = volume_fill.with_condition(seen, fill(percent))
         shown.append([one.type for one in engine_conditions(found.state)] == [ConditionType.VOLUME_NEARLY_FULL])
     assert shown == [False, False, True, True, True, True, True, False, False]
 
@@ -53,11 +53,11 @@ def test_a_fill_that_goes_up_and_down_between_the_levels_is_one_condition() -> N
 def test_after_a_restart_the_recorded_condition_goes_on() -> None:
     seen = Observation(KEY, "here", Health.HEALTHY, b"{}", "d1", 1)
     recorded = VolumeFill().with_condition(seen, fill(95)).state
-    kept = VolumeFill()
-    kept.restore(KEY, recorded)
-    assert engine_conditions(kept.with_condition(seen, fill(87)).state)
-    kept.restore(KEY, b"{}")
-    assert engine_conditions(kept.with_condition(seen, fill(87)).state), "what was seen since counts"
-    kept.retain(())
-    kept.restore(KEY, msgspec.json.encode({}))
-    assert not engine_conditions(kept.with_condition(seen, fill(87)).state)
+    volume_fill = VolumeFill()
+    volume_fill.restore(KEY, recorded)
+    assert engine_conditions(volume_fill.with_condition(seen, fill(87)).state)
+    volume_fill.restore(KEY, b"{}")
+    assert engine_conditions(volume_fill.with_condition(seen, fill(87)).state), "what was seen since counts"
+    volume_fill.retain(())
+    volume_fill.restore(KEY, msgspec.json.encode({}))
+    assert not engine_conditions(volume_fill.with_condition(seen, fill(87)).state)
