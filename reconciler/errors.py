@@ -35,10 +35,10 @@ ReconcilerError
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
-├── SendError           a message is not delivered (notifications/channel.py)
-│   ├── SendRefused       the receiver will never take it (notifications/channel.py)
+├── SendError           a message is not delivered (notifications/channels/channel.py)
+│   ├── SendRefused       the receiver will never take it (notifications/channels/channel.py)
 │   │   └── ForgeRefusal      a forge refuses a request (notifications/forges/client.py)
-│   └── SendFailed        it may get through later (notifications/channel.py)
+│   └── SendFailed        it may get through later (notifications/channels/channel.py)
 │       └── AnswerTooLarge    a forge answers with too much (notifications/forges/client.py)
 ├── UnreadableFileError   a file that a file of a project names cannot be read
 │   ├── MissingFileError  it is not there

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.model.finding import Finding, Severity
-from reconciler.notifications.channels.cards import (
+from reconciler.model import finding
+from reconciler.notifications.channels.chat import (
     MOST_BYTES,
     MOST_HEADER,
     MOST_SECTION,
@@ -19,6 +19,7 @@ from reconciler.notifications.channels.cards import (
     make_teams_body,
 )
 from reconciler.notifications.message import MessageResource, State
+from reconciler.notifications.severity import Severity
 from tests.notifications.test_bodies import HOSTILE, LINK, make_message
 
 MESSAGE = msgspec.structs.replace(
@@ -76,9 +77,9 @@ def test_teams_gets_an_adaptive_card() -> None:
     [
         (State.FAILURE, Severity.ERROR, "❌", "Attention"),
         (State.SUCCESS, Severity.ERROR, "✅", "Good"),
-        (State.RUNNING, Severity.NOTICE, "⏳", "Accent"),
+        (State.RUNNING, Severity.INFO, "⏳", "Accent"),
         (State.NONE, Severity.WARNING, "⚠️", "Warning"),
-        (State.SUPERSEDED, Severity.NOTICE, "ℹ️", "Default"),
+        (State.SUPERSEDED, Severity.INFO, "ℹ️", "Default"),
     ],
 )
 def test_the_state_is_seen_at_once(state: State, severity: Severity, symbol: str, colour: str) -> None:
@@ -115,7 +116,7 @@ def test_a_link_of_ours_cannot_end_early() -> None:
 def test_what_is_long_is_cut_to_what_a_chat_takes(character: str) -> None:
     text = character * 2_000_000
     many = tuple(MessageResource(f"workload/shop/{number}", "update", "local", "Failed", text) for number in range(20))
-    findings = tuple(Finding(text[:500], 1, 2, "rule", Severity.ERROR, text) for _ in range(20))
+    findings = tuple(finding.Finding(text[:500], 1, 2, "rule", finding.Severity.ERROR, text) for _ in range(20))
     message = make_message(text, lines=(text,) * 20, resources=many, findings=findings)
     slack = json.loads(make_slack_body(message))
     assert len(slack["blocks"]) <= 50

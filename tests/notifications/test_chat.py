@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.notifications.channels.cards import make_slack_body, make_teams_body
 from reconciler.notifications.channels.channel import Channel, SendFailed, SendRefused
+from reconciler.notifications.channels.chat import make_slack_body, make_teams_body
 from reconciler.notifications.channels.registry import make_channels
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.settings import Settings

@@ -117,8 +117,8 @@ class BitbucketServer:
             }
             return (await self._client.get(f"{self._path}/pull-requests", _Pulls, self._login, **query)).values
 
-        found = await collect_pages(read, _PAGE, _MOST)
-        return [_convert_pull(pull) for pull in found if pull.to_ref.id == f"refs/heads/{base}"]
+        listed = await collect_pages(read, _PAGE, _MOST)
+        return [_convert_pull(pull) for pull in listed if pull.to_ref.id == f"refs/heads/{base}"]
 
     async def get_pull_request(self, number: int) -> PullRequest:
         """See Forge."""
@@ -132,10 +132,10 @@ class BitbucketServer:
             path = f"{self._path}/pull-requests/{number}/activities"
             return (await self._client.get(path, _Activities, self._login, **query)).values
 
-        found = await collect_pages(read, _PAGE, _MOST)
+        listed = await collect_pages(read, _PAGE, _MOST)
         comments = {
             activity.comment.id: Comment(str(activity.comment.id), activity.comment.text)
-            for activity in found
+            for activity in listed
             if activity.action == "COMMENTED" and activity.comment is not None
         }
         return [comments[number] for number in sorted(comments)]
