@@ -58,8 +58,7 @@ def _make_channel(name: str, channel: ChannelSettings, settings: Settings, now: 
 
         return AppriseChannel(name, channel.apprise, secrets)
     if channel.slack is not None or channel.teams is not None:
-        from reconciler.notifications.cards import make_slack_body, make_teams_body
-        from reconciler.notifications.chat import ChatChannel
+        from reconciler.notifications.cards import ChatChannel, make_slack_body, make_teams_body
 
         if channel.slack is not None:
             return ChatChannel(name, channel.slack, make_slack_body, now, secrets)
