@@ -44,7 +44,7 @@ def test_every_command_of_both_is_in_the_table() -> None:
 @pytest.mark.parametrize("words", ["", "notify", "secret", "settings", "volume"])
 def test_no_line_in_a_list_of_commands_is_cut(words: str) -> None:
     command: click.Command | None = cli
-    context = click.Context(cli, info_name="reconciler", terminal_width=80)
+    context = click.Context(cli, info_name="reconciler", terminal_width=80, help_option_names=["-h", "--help"])
     if words:
         command = cli.get_command(context, words)
     assert command is not None
@@ -54,7 +54,8 @@ def test_no_line_in_a_list_of_commands_is_cut(words: str) -> None:
 
 def test_the_list_of_platform_is_in_groups_of_one_line_each() -> None:
     program = make_program()
-    shown = program.get_help(click.Context(program, info_name="platform", terminal_width=80))
+    own = click.Context(program, info_name="platform", terminal_width=80, help_option_names=["-h", "--help"])
+    shown = program.get_help(own)
     titles = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles == [
         *("Options:", "Begin:", "Manifests:", "Look:", "Operate:", "Kinds and more:"),

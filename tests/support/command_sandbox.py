@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -185,4 +186,5 @@ def golden(name: str, text: str) -> None:
     file = CASES / "cli" / name
     if os.environ.get("NEW_GOLDEN"):
         file.write_text(shown)
-    assert shown == file.read_text()
+    expected = file.read_text()
+    assert shown == expected, "".join(unified_diff(expected.splitlines(True), shown.splitlines(True), name, "shown"))
