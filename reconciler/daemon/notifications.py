@@ -35,7 +35,8 @@ class Notifications:
             return
         if records.path is None:
             return  # records in memory belong to tests and previews
-        from reconciler.notifications.channels.registry import make_channels, make_linker
+        from reconciler.notifications.channels.registry import make_channels
+        from reconciler.notifications.links import make_linker
 
         clock = self._clock
         self._records = Records.open(records.path, clock_now=clock.now, expiry=clock.expiry)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.notifications import apprise
+from reconciler.notifications.channels import apprise
 from reconciler.notifications.channels.apprise import AppriseChannel, choose_kind
 from reconciler.notifications.channels.channel import SendFailed, SendRefused
 from reconciler.notifications.message import EventType, Message, State

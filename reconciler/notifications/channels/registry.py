@@ -1,4 +1,4 @@
-"""Makes the channels that the settings name, and the links of messages."""
+"""Makes the channels that the settings name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.notifications.channels.channel import Channel, SendRefused
 from reconciler.notifications.channels.secret_files import make_secret_files
-from reconciler.notifications.message import EventType, Message
+from reconciler.notifications.message import Message
 from reconciler.settings import Settings
 from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
@@ -66,22 +66,3 @@ def _make_channel(name: str, channel: ChannelSettings, settings: Settings, now: 
             return ChatChannel(name, channel.teams, make_teams_body, now, secrets)
     assert channel.webhook is not None, f"the settings were loaded without a kind of the channel {name}"
     return WebhookChannel(name, channel.webhook, f"/reconciler/{settings.org}", now, secrets)
-
-
-def make_linker(settings: Settings) -> Callable[[Message], str]:
-    """What returns the link of a message to the page of the settings, "" if there is no page."""
-    api = settings.api
-    base = api.endpoint if api is not None and api.page else ""
-    if not base:
-        return lambda _: ""
-    return lambda message: f"{base}{_choose_path(message)}"
-
-
-def _choose_path(message: Message) -> str:
-    keys = {resource.key for resource in message.resources}
-    if message.event is EventType.APPROVAL:
-        return f"/ui/plan/source/{message.source}"
-    if message.event not in (EventType.RUN, EventType.REFUSED) and len(keys) == 1:
-        key = keys.pop()
-        return f"/ui/resource/{key}" if key and not key.startswith("location/") else "/"
-    return f"/ui/resource/source/{message.source}" if message.source else "/"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.errors import ReconcilerError
+from reconciler.model.finding import Finding
 from reconciler.model.record import Failure
 from reconciler.model.revision import shorten_revision
+from reconciler.notifications.links import make_linker
 from reconciler.notifications.message import EventType, Message, MessageResource, State
+from reconciler.notifications.outbox import decode_message
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.runs import REFUSED, UNREADABLE, Run
 from reconciler.records.tables.sources import SourceRow
@@ -51,12 +54,14 @@ def _find_outcomes(
     except ReconcilerError:
         return {}
     runs = [run for run in records.runs.list(MOST_RUNS, source.name) if run.finished and run.outcome != UNREADABLE]
-    outcomes = {}
+    outcomes, make_link = {}, make_linker(settings)
     for commit in merged:
         reached = next((run for run in runs if _has_commit(repository, run.commit, commit)), None)
         if reached is not None:
             failures = records.failures.all(source.name) if reached.outcome == "failed" else []
-            outcomes[commit] = _describe_run(reached, failures)
+            message = _describe_run(reached, failures)
+            findings = _list_findings(records, settings, message) if reached.outcome == REFUSED else ()
+            outcomes[commit] = msgspec.structs.replace(message, findings=findings, link=make_link(message))
         elif row is not None and _has_commit(repository, row.commit, commit):
             outcomes[commit] = _describe_row(row)
     return outcomes
@@ -95,6 +100,13 @@ def _describe_run(run: Run, failures: list[Failure]) -> Message:
         left_out=max(len(failures) - MOST_FAILURES, 0),
         digest=run.digest,
     )
+
+
+def _list_findings(records: Records, settings: Settings, message: Message) -> tuple[Finding, ...]:
+    """What was found in a refused revision, by what forges are told of it; () if that is not known (any more)."""
+    forges = settings.notifications.forges if settings.notifications is not None else ()
+    told = (records.deliveries.last(forge, message.id) for forge in forges)
+    return next((decode_message(delivery).findings for delivery in told if delivery is not None), ())
 
 
 def _describe_row(row: SourceRow) -> Message:

@@ -26,7 +26,11 @@ def configure(sandbox: DaemonSandbox, forge_url: str, token: str, **source: obje
         "type": "gitea", "url": forge_url, "sources": ["main"], "repository": "acme/shop",
         "tokenFile": str(sandbox.path / "token"), "pullRequests": {"interval": "1s"},
     }  # fmt: skip
-    sandbox.configure(sources=[sandbox.source(**source)], notifications={"forges": {"gitea": forge}})
+    sandbox.configure(
+        sources=[sandbox.source(**source)],
+        notifications={"forges": {"gitea": forge}},
+        api={"url": "https://ops.example.com"},
+    )
 
 
 def states(stub: StubForge, commit: str) -> list[str]:
@@ -54,6 +58,26 @@ def test_a_push_ends_on_the_commit_and_on_the_pull_request(tmp_path: Path) -> No
             eventually(lambda: "after the merge" in "".join(stub.comments[5].values()), "the outcome is shown")
             eventually(lambda: "success" in states(stub, merged), "the merged commit is shown")
         assert len(stub.comments[5]) == 1
+        assert not stub.faults
+
+
+def test_a_merge_that_is_refused_shows_its_findings_and_where_to_look(tmp_path: Path) -> None:
+    sandbox = DaemonSandbox(tmp_path / "host", FILES)
+    with run_stub("gitea") as stub:
+        configure(sandbox, stub.url, TOKEN)
+        with sandbox.daemon():
+            first = sandbox.repo.git("rev-parse", "main")
+            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
+            broken = {"shop/web.yaml": workload("web").replace("8080", "nonsense")}
+            head = sandbox.repo.commit(broken, branch="change", parent=first)
+            stub.pulls[5] = make_pull("gitea", 5, head)
+            eventually(lambda: stub.comments.get(5), "the plan is shown")
+            merged = sandbox.repo.commit(broken)
+            stub.pulls.clear()
+            stub.closed[5] = make_pull("gitea", 5, head, merged=merged)
+            comment = lambda: "".join(stub.comments[5].values())  # noqa: E731
+            eventually(lambda: "after the merge" in comment() and "`shop/web.yaml:" in comment(), "findings are shown")
+            assert "](https://ops.example.com/ui/resource/source/main)" in comment()
         assert not stub.faults
 
 
