@@ -105,8 +105,8 @@ def _describe_run(run: Run, failures: list[Failure]) -> Message:
 def _list_findings(records: Records, settings: Settings, message: Message) -> tuple[Finding, ...]:
     """What was found in a refused revision, by what forges are told of it; () if that is not known (any more)."""
     forges = settings.notifications.forges if settings.notifications is not None else ()
-    told = (records.deliveries.last(forge, message.id) for forge in forges)
-    return next((decode_message(delivery).findings for delivery in told if delivery is not None), ())
+    deliveries = (records.deliveries.last(forge, message.id) for forge in forges)
+    return next((decode_message(delivery).findings for delivery in deliveries if delivery is not None), ())
 
 
 def _describe_row(row: SourceRow) -> Message:

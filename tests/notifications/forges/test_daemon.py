@@ -61,7 +61,7 @@ def test_a_push_ends_on_the_commit_and_on_the_pull_request(tmp_path: Path) -> No
         assert not stub.faults
 
 
-def test_a_merge_that_is_refused_shows_its_findings_and_where_to_look(tmp_path: Path) -> None:
+def test_a_merge_that_is_refused_shows_its_findings_and_a_link(tmp_path: Path) -> None:
     sandbox = DaemonSandbox(tmp_path / "host", FILES)
     with run_stub("gitea") as stub:
         configure(sandbox, stub.url, TOKEN)
