@@ -36,7 +36,8 @@ def find_source(settings: Settings, name: str) -> SourceSettings:
     source_settings = next((source for source in settings.sources if source.name == name), None)
     if source_settings is None:
         there = ", ".join(source.name for source in settings.sources)
-        raise NotFoundError(f"there is no source {name!r}; the settings have {there}")
+        hint = did_you_mean(name, (source.name for source in settings.sources))
+        raise NotFoundError(f"there is no source {name!r}; the settings have {there}{hint}")
     return source_settings
 
 

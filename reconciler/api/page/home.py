@@ -15,6 +15,7 @@ from reconciler.api.page.sharing import share_view
 from reconciler.api.table import make_page_operation
 from reconciler.model.key import Key, Kind
 from reconciler.queries.history import list_runs
+from reconciler.queries.sources import OpenReview, list_open_reviews
 from reconciler.queries.summary import Audience, summarize_status
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.runs import Run
@@ -36,7 +37,7 @@ class Section(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The first screen, with what the caller may view; sources, runs and the host are those of the org.
+    """The first screen, with what the caller may view; sources, reviews, runs and the host are those of the org.
 
     ``sees_org`` is whether these are shown. ``disk`` is what a full disk means, "" with room on it.
     """
@@ -47,6 +48,8 @@ class Overview(NamedTuple):
     sources: list[SourceSummary]
     waiting: Section
     unwell: Section
+    reviews: list[OpenReview]
+    more_reviews: int
     runs: list[Run]
     disk: str
     may_approve: bool
@@ -66,6 +69,7 @@ def _read_overview(call: Call) -> Overview:
     summary = summarize_status(api.settings, records, "", now, daemon_runs=is_alive, audience=audience)
     org = Key(Kind.ORG, "", call.org)
     sees_org = call.may("view", org)
+    reviews = list_open_reviews(api.settings) if sees_org else []
     unready = summary.unready
     shown = [summary.outlook] if sees_org else [resource.outlook for resource in unready]
     return Overview(
@@ -75,6 +79,8 @@ def _read_overview(call: Call) -> Overview:
         list(summary.sources) if sees_org else [],
         _select_outlook(unready, Outlook.WAITING),
         _select_outlook(unready, Outlook.FAILING, Outlook.PROGRESSING),
+        reviews[:_ROWS],
+        len(reviews) - len(reviews[:_ROWS]),
         list(list_runs(api.settings, records, "", _RUNS)) if sees_org else [],
         _find_disk_message(summary.sources) if sees_org else "",
         call.may(APPROVE, org),

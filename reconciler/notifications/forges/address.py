@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from reconciler.errors import UsageError
+from reconciler.settings import SourceSettings
 from reconciler.settings.forges import ForgeSettings
 
 PUBLIC = {
@@ -25,6 +26,14 @@ _ALIASES = {
 }
 _API = {"github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1",
         "bitbucket": "/2.0", "bitbucket-server": "/rest"}  # fmt: skip
+_PULLS = {
+    "github": "pull",
+    "gitlab": "-/merge_requests",
+    "gitea": "pulls",
+    "forgejo": "pulls",
+    "bitbucket": "pull-requests",
+    "bitbucket-server": "pull-requests",
+}
 _PUBLIC_API = {"https://github.com": "https://api.github.com", "https://bitbucket.org": "https://api.bitbucket.org/2.0"}
 
 
@@ -76,6 +85,16 @@ def is_at(url: str, forge: ForgeSettings) -> bool:
     if forge.url:
         return bool(host) and name == urlsplit(forge.url).hostname
     return bool(PUBLIC.get(name)) and forge.type in ("", PUBLIC[name])
+
+
+def has_source(forge: ForgeSettings, source: SourceSettings) -> bool:
+    """Whether ``source`` has its repository at ``forge``."""
+    return source.name in forge.sources or (not forge.sources and is_at(source.url, forge))
+
+
+def make_pull_url(address: ForgeAddress, number: int) -> str:
+    """The URL of the pull request ``number`` for people."""
+    return f"{address.page}/{_PULLS[address.type]}/{number}"
 
 
 def _split_remote(url: str) -> tuple[str, str]:

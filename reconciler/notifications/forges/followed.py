@@ -51,6 +51,11 @@ class FollowedPull(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(list[FollowedPull]).decode
 
 
+def find_followed(settings: Settings, source: str) -> Path:
+    """The file with the followed pull requests of ``source``."""
+    return settings.state / "forges" / f"{source}.json"
+
+
 class FollowedPulls:
     """The pull requests that are followed, by number. A lost file costs requests, and no message comes twice."""
 

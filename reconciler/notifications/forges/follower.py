@@ -21,7 +21,13 @@ from reconciler.notifications.forges.comment import (
     make_secret_name,
 )
 from reconciler.notifications.forges.facts import SourceFacts, read_facts
-from reconciler.notifications.forges.followed import KEEP_SECONDS, FollowedPull, FollowedPulls, FollowedSource
+from reconciler.notifications.forges.followed import (
+    KEEP_SECONDS,
+    FollowedPull,
+    FollowedPulls,
+    FollowedSource,
+    find_followed,
+)
 from reconciler.notifications.forges.job import PullJob, PullPlan
 from reconciler.notifications.forges.values import PullRequest, place_findings
 from reconciler.notifications.message import State
@@ -45,7 +51,7 @@ class PullFollower:
         self._clock = clock
         self._plan = plan
         name = followed.source.name
-        self._pulls = FollowedPulls(followed.settings.state / "forges" / f"{name}.json")
+        self._pulls = FollowedPulls(find_followed(followed.settings, name))
         self._wake = asyncio.Event()
         self._troubles = 0
 

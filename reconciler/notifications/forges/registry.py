@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
 from reconciler.notifications.channels.secret_files import SecretFile, SecretFiles
-from reconciler.notifications.forges.address import ForgeAddress, find_forge, is_at
+from reconciler.notifications.forges.address import ForgeAddress, find_forge, has_source
 from reconciler.notifications.forges.bitbucket import Bitbucket
 from reconciler.notifications.forges.bitbucket_server import BitbucketServer
 from reconciler.notifications.forges.client import PAUSE, SECONDS, ForgeClient
@@ -63,7 +63,7 @@ class ForgeSet:
         self.paths: dict[str, str] = {}
         """Source → the path of its manifests in the repository."""
         for source in sources:
-            if source.name in settings.sources or (not settings.sources and is_at(source.url, settings)):
+            if has_source(settings, source):
                 self.paths[source.name] = source.path
                 self.forges[source.name] = self._make_forge(self._find_address(source), source)
         if not self.forges:
