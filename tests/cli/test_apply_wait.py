@@ -114,14 +114,14 @@ def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
     with host_sandbox(tmp_path / "site", files) as sandbox:
         done = sandbox.run("apply")
         assert (done.returncode, done.stderr) == (0, f"warning: 6 of 6 replicas run; {ALONE}\n")
-        assert len(sandbox.programs()) == 6
+        eventually(lambda: len(sandbox.programs()) == 6, "the wrapper of each replica has started its program")
         sandbox.repo.commit({"shop/db.yaml": served("db", replicas=3, type="stateful", **plain)})
         done = sandbox.run("apply")
         others = "there is no daemon to start the others, or to probe, restart or scale them: reconciler run"
         assert (done.returncode, done.stderr) == (1, f"warning: 7 of 9 replicas run; {others}\n")
         done = sandbox.run("apply", "--wait", "--timeout", "60")
         assert (done.returncode, done.stderr) == (0, f"warning: 9 of 9 replicas run; {ALONE}\n")
-        assert len(sandbox.programs()) == 9
+        eventually(lambda: len(sandbox.programs()) == 9, "the wrapper of each replica has started its program")
 
 
 BY = r"\(Change, Ada\)"

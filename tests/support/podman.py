@@ -6,6 +6,7 @@ There is one on this machine at a time: two would choose the same addresses for 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -237,10 +238,21 @@ class PodmanService:
         for namespace in self.lost_namespaces():
             subprocess.run(["umount", "--lazy", str(namespace)], capture_output=True, check=False)
             namespace.unlink(missing_ok=True)
-        shutil.rmtree(self.folder)
+        self._remove_folder()
         saved = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
         if lost := left_rules(saved):
             subprocess.run(["iptables-restore", "-w", "--noflush"], input=lost, text=True, check=False)
+
+    def _remove_folder(self) -> None:
+        """Remove the folder; what a monitor began before its end, such as a cleanup, may still write there."""
+        deadline = time.monotonic() + _PATIENCE
+        while self.folder.exists():
+            try:
+                shutil.rmtree(self.folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def _unmount(self) -> None:
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
