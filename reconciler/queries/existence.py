@@ -36,8 +36,7 @@ def find_source(settings: Settings, name: str) -> SourceSettings:
     source_settings = next((source for source in settings.sources if source.name == name), None)
     if source_settings is None:
         there = ", ".join(source.name for source in settings.sources)
-        hint = did_you_mean(name, (source.name for source in settings.sources))
-        raise NotFoundError(f"there is no source {name!r}; the settings have {there}{hint}")
+        raise NotFoundError(f"there is no source {name!r}; the settings have {there}")
     return source_settings
 
 
