@@ -373,3 +373,15 @@ def test_a_browser_keeps_a_file_until_it_changes(admin: Browser) -> None:
     assert admin.request("GET", "/ui/asset/old/page.css").headers["cache-control"] == "no-cache"
     assert admin.request("GET", "/ui/asset/old/..%2Ftable.py").status_code == 404
     assert len(admin.get(path)) <= 15 * 1024
+
+
+def test_what_an_action_did_is_shown_by_the_page_that_follows_it(page: ApiSandbox) -> None:
+    admin = Browser(page).log_in()
+    path = "/ui/resource/workload/shop/web"
+    done = admin.send(admin.form(path, "/-suspend"), reason="a look")
+    assert done.status_code == 303
+    # The page that is left may ask once more before the next one does.
+    assert 'class="notice"' not in admin.request("GET", path, headers={"HX-Request": "true"}).text
+    assert 'class="notice"' in admin.get(path)
+    assert 'class="notice"' not in admin.get(path)
+    assert admin.send(admin.form(path, "/-resume")).status_code == 303

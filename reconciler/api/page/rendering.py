@@ -39,7 +39,8 @@ MOST_TEXT = 200_000
 
 def render_page(call: Call, template: str, status: int = 200, **values: Any) -> Response:
     """The page that ``template`` makes of ``values``."""
-    notice = take_notice(call.request)
+    # A page that is left asks once more now and then: the notice is for the one that follows.
+    notice = None if is_refresh(call) else take_notice(call.request)
     shared = {
         "form_token": make_form_token(call.request),
         "here": read_address(call),
@@ -65,7 +66,7 @@ def render_macro(template: str, name: str, *values: Any) -> str:
 
 def is_refresh(call: Call) -> bool:
     """Whether a page that is open asks for its content again, and shows it in place of what it has."""
-    return call.request.headers.get("hx-request") == "true" and take_notice(call.request) is None
+    return call.request.headers.get("hx-request") == "true"
 
 
 def make_resource_path(key: Key | str, view: str = "resource") -> str:
