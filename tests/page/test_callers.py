@@ -90,6 +90,9 @@ def test_each_action_is_done_or_neither_offered_nor_done(site: Site, caller: str
             if caller in action.callers:
                 if action.template == "rollback":
                     change_report(site)
+                if action.template == "terminal":
+                    # A replica was stopped just now.
+                    eventually(lambda: len(site.sandbox.ready("web")) == 2, "both replicas of it are ready again")
                 perform_action(page, action, names)
             else:
                 refuse_action(page, action, names)
