@@ -158,7 +158,9 @@ def site_with_cluster(path: Path, browser: Any) -> Iterator[Site]:
 def change_report(site: Site) -> None:
     """Let the report be in Git as in its second version."""
     if site.sandbox.repo.git("show", "main:shop/report.yaml") != NEWER_REPORT:
-        site.sandbox.repo.commit({"shop/report.yaml": NEWER_REPORT}, "Name the shop again")
+        commit = site.sandbox.repo.commit({"shop/report.yaml": NEWER_REPORT}, "Name the shop again")
+        # A difference that is shown before that is refused as outdated.
+        eventually(lambda: site.sandbox.applied(commit), "the newer report is applied")
 
 
 def find_form(page: Any, action: Action, names: dict[str, str]) -> Any:
