@@ -210,14 +210,21 @@ class SourceUnverified(SourceError):
 
 
 class EngineError(ReconcilerError):
-    """A location refused or failed a step."""
+    """A location refused or failed a step.
+
+    ``retry``: a later try may work. ``away``: the location as a whole is known not to answer, so that one at once is of
+    no use.
+    """
 
     reason = Reason.ENGINE_FAILED
 
-    def __init__(self, message: str, *, reason: Reason = Reason.ENGINE_FAILED, retry: bool = True) -> None:
+    def __init__(
+        self, message: str, *, reason: Reason = Reason.ENGINE_FAILED, retry: bool = True, away: bool = False
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry = retry
+        self.away = away
 
 
 class ParseError(ReconcilerError):

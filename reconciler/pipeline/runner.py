@@ -65,6 +65,19 @@ def ignore_preemption(_revision: str) -> bool:
     return False
 
 
+async def _open_engine(engine: SupportsLifecycle) -> RecordsError | None:
+    """Open ``engine``; returns what nothing can go on without. Each drift check tries others again and reports them."""
+    try:
+        await engine.open()
+    except RecordsError as error:
+        return error
+    except EngineError:
+        pass
+    except Exception as error:  # noqa: BLE001 - the other engines and the sources go on
+        internal_error(error, "opening an engine")
+    return None
+
+
 class Runner:
     """The work of the process that holds the state lock. Makes one run at a time."""
 
@@ -103,15 +116,10 @@ class Runner:
         # An engine may start containers as soon as it is open, and they need their secrets.
         if self._runs_containers:
             await asyncio.to_thread(self.secret_filler.fill)
-        for engine in self._lifecycle_engines:
-            try:
-                await engine.open()
-            except RecordsError:
-                raise
-            except EngineError:
-                pass  # each drift check tries the engine again and reports it
-            except Exception as error:  # noqa: BLE001 - the other engines and the sources go on
-                internal_error(error, "opening an engine")
+        # One that waits for an answer holds up no other.
+        for error in await asyncio.gather(*map(_open_engine, self._lifecycle_engines)):
+            if error is not None:
+                raise error
         self._forget(set(self.records.sources.names()) - self.pipelines.keys())
         return len(await self.executor.replay())
 

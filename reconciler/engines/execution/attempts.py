@@ -60,7 +60,7 @@ class Attempts:
     async def try_with_retries(
         self, engine: Engine, step: Step, leaving: Callable[[], bool], error: EngineError | None = None
     ) -> Outcome:
-        """Try until the step succeeds, cannot succeed, has used up its tries, or ``leaving`` ends the retries.
+        """Try until the step succeeds, cannot succeed now, has used up its tries, or ``leaving`` ends the retries.
 
         ``error`` is the error of a first try that was already made. Raises RecordsError, which ends the run.
         """
@@ -74,7 +74,7 @@ class Attempts:
                     return ended
                 error = ended
             tries += 1
-            if not error.retry or tries >= self._retry.attempts or leaving():
+            if not error.retry or error.away or tries >= self._retry.attempts or leaving():
                 return messages.failed_outcome(step.id, error)
             await self._pause(wait_after(self._retry, tries, self._rng), leaving)
             if leaving():

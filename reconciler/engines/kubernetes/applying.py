@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
 
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.errors import ClusterError
 from reconciler.engines.kubernetes.client.objects import (
@@ -57,6 +59,8 @@ _REFUSED = (400, 403, 409, 422)
 MANY = 4
 """Resources that are applied at once from which new objects are not tried one by one."""
 _NAMESPACE_WAITS = ("NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
+_MOST_NAMED = 3
+"""Objects that a message names at most."""
 _ROOM_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
 
@@ -382,7 +386,32 @@ def _stage_of(trial: Trial) -> int:
     return _AFTER_RUNS if trial.target.kind.kind in _LATE and not trial.guess else _BEFORE_RUNS
 
 
-def explain_finalizers(item: MirroredObject) -> str:
+async def end_workload(
+    key: Key, applier: ObjectApplier, clock: Clock, report: Callable[[Key, Reason, str], None]
+) -> None:
+    """Delete the objects of a workload, again each second until none is left; ``report`` gets what fails, once."""
+    reported = ""
+    while True:
+        try:
+            if not await applier.delete(key):
+                return
+        except EngineError as error:
+            if reported != (reported := f"{error.reason}: {error}"):
+                report(key, Reason.WORKLOAD_ERROR, reported)
+        except Exception as error:  # noqa: BLE001 - a bug with one workload must not let the others run on
+            report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
+            return
+        await clock.sleep(1.0)
+
+
+def explain_left(left: Sequence[MirroredObject]) -> str:
+    """How many objects are left of what ends, and what the first ones wait for."""
+    count = "1 object" if len(left) == 1 else f"{len(left)} objects"
+    waits = [f"; {text}" for text in map(_explain_finalizers, left) if text][:_MOST_NAMED]
+    return f"{count} left{''.join(waits)}"
+
+
+def _explain_finalizers(item: MirroredObject) -> str:
     """What an object that ends waits for, for people; "" if it names nothing."""
     finalizers = ", ".join(item.decode()["metadata"].get("finalizers") or ())
     return f"{item.id} waits for {finalizers} (its finalizers)" if item.ending and finalizers else ""

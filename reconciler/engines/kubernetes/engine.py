@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from reconciler.bugs import contain_bugs, internal_error
+from reconciler.bugs import contain_bugs
 from reconciler.engines.command_types import parse_command
 from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
-from reconciler.engines.kubernetes.applying import ObjectApplier, explain_ending, explain_finalizers
+from reconciler.engines.kubernetes.applying import ObjectApplier, end_workload, explain_ending, explain_left
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import (
     ALWAYS_SERVED,
@@ -32,6 +32,7 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
+from reconciler.engines.kubernetes.reachability import Reachability
 from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals, RefreshRequests
 from reconciler.engines.kubernetes.usage_sampler import ClusterUsageSampler, find_history
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
@@ -54,8 +55,6 @@ from reconciler.settings import ClusterSettings
 from reconciler.tasks import cancel_and_wait
 
 ENGINE = "kubernetes"
-MOST_NAMED = 3
-"""Objects that a message names at most."""
 NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
 """Kinds without which nothing can be concluded about workloads."""
 DISCOVERY_SECONDS = 60.0
@@ -99,6 +98,7 @@ class KubernetesEngine:
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
+        self._reachability = Reachability(context.clock, self._ask_cluster, self.report_change)
         self._opening = asyncio.Lock()
         self._open_requested = False
         self._works = False
@@ -115,18 +115,26 @@ class KubernetesEngine:
     async def open(self) -> None:
         """List and watch what is there. Raises EngineError; after a failure nothing is open."""
         self._open_requested = True
+        await self._reachability.check()  # who asks the cluster has the lock meanwhile
         async with self._opening:
-            if self._works:
-                return
-            try:
-                await self._take_over()
-            except BaseException:
-                await self._mirror.close(self._describe())
-                await self._api.close()
-                raise
-            self._works = True
+            if not self._works:
+                async with self._reachability.watch(opens=True):
+                    await self._take_over()
+
+    async def _ask_cluster(self) -> None:
+        async with self._opening:
+            await (self._api.read_version() if self._works else self._take_over())
 
     async def _take_over(self) -> None:
+        try:
+            await self._list_and_watch()
+        except BaseException:
+            await self._mirror.close(self._describe())
+            await self._api.close()
+            raise
+        self._works = True
+
+    async def _list_and_watch(self) -> None:
         self._desired.read_domains()
         served = await self._discover()
         self._followed = {*ALWAYS_SERVED, *served}
@@ -165,6 +173,7 @@ class KubernetesEngine:
 
     async def close(self) -> None:
         """Stop watching; what runs goes on."""
+        await self._reachability.close()
         working, self._working = self._working, []
         await cancel_and_wait(working, self._describe())
         await self._mirror.close(self._describe())
@@ -300,14 +309,15 @@ class KubernetesEngine:
 
     async def perform(self, step: Step) -> Outcome:
         """Apply the objects of ``step``, or delete them. Raises EngineError."""
-        await self._require_known()
-        await self.open()
-        if step.key.kind is Kind.WORKLOAD:
-            async with self._lock(step.key):
-                return await self._perform_workload(step)
-        if step.key.kind is Kind.VOLUMESET:
-            async with self._lock_volumes(step.key):
-                return await self._perform_volume_set(step)
+        async with self._reachability.watch():
+            await self._require_known()
+            await self.open()
+            if step.key.kind is Kind.WORKLOAD:
+                async with self._lock(step.key):
+                    return await self._perform_workload(step)
+            if step.key.kind is Kind.VOLUMESET:
+                async with self._lock_volumes(step.key):
+                    return await self._perform_volume_set(step)
         return Outcome(step.id, Result.APPLIED)
 
     async def _perform_workload(self, step: Step) -> Outcome:
@@ -373,9 +383,7 @@ class KubernetesEngine:
         self._to_sweep.add(key)
 
     def _terminating(self, step: Step, left: Sequence[MirroredObject]) -> Outcome:
-        count = "1 object" if len(left) == 1 else f"{len(left)} objects"
-        waits = [f"; {text}" for text in map(explain_finalizers, left) if text][:MOST_NAMED]
-        message = f"replicas are ending at {step.location}: {count} left{''.join(waits)}"
+        message = f"replicas are ending at {step.location}: {explain_left(left)}"
         seen = self._observer.observe_ending(step.key)
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
 
@@ -464,22 +472,9 @@ class KubernetesEngine:
 
     async def _end_everything(self) -> None:
         """Delete what runs at a location that has another engine now; volumes stay."""
-        keys: Iterable[Key] = self._mirror.list_keys()
-        for key in keys:
+        for key in self._mirror.list_keys():
             if key.kind is Kind.WORKLOAD:
-                await self._end_workload(key)
-
-    async def _end_workload(self, key: Key) -> None:
-        while True:
-            try:
-                if not await self._applier.delete(key):
-                    return
-            except EngineError as error:
-                self._report_failure(key, f"{error.reason}: {error}")
-            except Exception as error:  # noqa: BLE001 - a bug with one workload must not let the others run on
-                self.report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
-                return
-            await self._context.clock.sleep(1.0)
+                await end_workload(key, self._applier, self._context.clock, self.report)
 
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """Report an event that no step caused."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.kubernetes import engine, mirror
+from reconciler.engines.kubernetes import engine, mirror, reachability
 from reconciler.engines.kubernetes.client import api, credentials
+from reconciler.engines.kubernetes.engine import KubernetesEngine
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import EngineError
 from reconciler.model.kinds.secret import SecretValue
+from reconciler.planning.plan import Step
 from reconciler.reasons import Reason
 from tests.engines.kubernetes.engine_kit import NAME, SPACE, WEB, ClusterHarness, change_body, engine_on_fake, make_step
 from tests.kubernetes.api_server import fake_api_server
@@ -72,6 +75,71 @@ def test_a_server_that_does_not_answer(harness: ClusterHarness, monkeypatch: pyt
     assert (outcome.result, outcome.reason) == (Result.FAILED, Reason.CLUSTER_UNREACHABLE)
     harness.server.heal()
     assert_recovers(harness)
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request has 0.3 s, and one that took them is noted."""
+    monkeypatch.setattr(credentials, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(reachability, "PATIENCE_SECONDS", 0.25)
+    monkeypatch.setattr(reachability, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(reachability, "LAST_PAUSE", 0.1)
+
+
+def make_steps(count: int) -> list[Step]:
+    """A step for each of so many workloads."""
+    return [make_step({**change_body(), "name": f"web-{number}"}) for number in range(count)]
+
+
+def find_tried(harness: ClusterHarness) -> set[str]:
+    """The workloads of ``make_steps`` of which objects were requested."""
+    return {name for request in harness.server.requests for name in re.findall(r"/(web-\d+)", request.path)}
+
+
+@pytest.mark.usefixtures("impatience")
+def test_many_steps_wait_once_for_a_server_that_does_not_answer(harness: ClusterHarness) -> None:
+    harness.begin_anew()
+    many = make_steps(3 * KubernetesEngine.parallel)
+    harness.server.stall("*", -1)
+    harness.server.clear_requests()
+    outcomes = harness.apply(*many)
+    assert {(outcome.reason, outcome.retry) for outcome in outcomes.values()} == {(Reason.CLUSTER_UNREACHABLE, True)}
+    assert 0 < len(find_tried(harness)) <= KubernetesEngine.parallel, "those that had begun"
+    harness.server.clear_requests()
+    outcomes = harness.apply(*many)
+    assert {outcome.reason for outcome in outcomes.values()} == {Reason.CLUSTER_UNREACHABLE}
+    assert [request for request in harness.server.requests if "web-" in request.name] == [], (
+        "the next run waits for none"
+    )
+    harness.server.heal()
+    harness.until(lambda: apply_image(harness).result is Result.APPLIED, "a step succeeds")
+
+
+@pytest.mark.usefixtures("impatience")
+def test_many_steps_wait_once_for_a_server_that_never_answered(harness: ClusterHarness) -> None:
+    harness.do(harness.engine.close())
+    harness.engine = harness._make_engine()
+    harness.server.stall("*", -1)
+    with pytest.raises(EngineError, match="does not answer"):
+        harness.open()
+    harness.server.clear_requests()
+    outcomes = harness.apply(*make_steps(20))
+    assert {outcome.reason for outcome in outcomes.values()} == {Reason.CLUSTER_UNREACHABLE}
+    with pytest.raises(EngineError, match="does not answer"):
+        harness.see()
+    assert len(harness.server.requests) <= 4, "questions of the one that asks meanwhile"
+    harness.server.heal()
+    assert_recovers(harness)
+
+
+def test_a_request_that_hangs_alone_holds_up_no_other(harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "CONNECT_SECONDS", 3.0)
+    harness.begin_anew()
+    harness.server.stall("PATCH *deployments/web-0", -1)
+    first, *others = make_steps(6)
+    failed = harness.apply(first)["workload/shop/web-0"]
+    assert (failed.result, failed.reason) == (Result.FAILED, Reason.CLUSTER_UNREACHABLE)
+    assert {outcome.result for outcome in harness.apply(*others).values()} == {Result.APPLIED}
 
 
 def test_requests_that_end_together_with_one_that_fails(harness: ClusterHarness) -> None:
