@@ -206,7 +206,7 @@ def test_the_list_of_keys_gives_the_focus_back(site: Site) -> None:
 
 
 @pytest.mark.parametrize("caller", ["", "viewer"])
-def test_each_key_of_the_list_does_what_it_says(site: Site, caller: str) -> None:
+def test_each_key_of_the_list_opens_its_view(site: Site, caller: str) -> None:
     paths = {"h": "/", "r": "/ui/resources", "u": "/ui/runs", "l": "/ui/logs", "m": "/ui/notifications"}
     with site.visit(caller) as page:
         page.goto(WEB)

@@ -85,11 +85,11 @@ def test_without_scripts_a_link_loads_newer_lines(site: Site) -> None:
 
 def test_keys_wait_for_the_completions_of_what_is_written(site: Site) -> None:
     with site.visit() as page:
-        held: list[Any] = []
+        delayed: list[Any] = []
 
         def answer(route: Any) -> None:
             if route.request.url.endswith("query=%7Bgv"):
-                held.append(route)
+                delayed.append(route)
             else:
                 route.continue_()
 
@@ -105,7 +105,7 @@ def test_keys_wait_for_the_completions_of_what_is_written(site: Site) -> None:
             page.keyboard.press("ArrowDown")
             page.keyboard.press("Enter")
         assert box.input_value() == "{gv"
-        held[0].continue_()
+        delayed[0].continue_()
         page.get_by_role("option", name="shop").wait_for()
         assert box.input_value() == '{gvc="'
         assert page.url.endswith("/ui/logs")
