@@ -238,18 +238,28 @@ def test_no_key_is_a_shortcut_while_somebody_writes(site: Site, names: dict[str,
         assert page.url == address
 
 
-def test_what_has_the_focus_keeps_it_when_the_page_changes(site: Site) -> None:
+@pytest.mark.parametrize("path", ["/", "/ui/runs", "/ui/resource/source/main"])
+def test_what_has_the_focus_keeps_it_when_the_page_changes(site: Site, path: str) -> None:
+    subject = f"Add a group for the focus on {path}"
     with site.visit() as page:
-        page.goto("/ui/runs")
+        page.goto(path)
         page.locator("main[data-live]").wait_for()
-        link = page.locator("tbody th a").first
+        read_ages = "[...document.querySelectorAll('tbody time')].map((one) => one.textContent).join()"
+        # Once the page counts on, no row is what the server sends.
+        ages = page.evaluate(read_ages)
+        page.wait_for_function(f"ages => {read_ages} !== ages", arg=ages, timeout=90_000)
+        link = page.locator("tbody th a").nth(1)
         address = link.get_attribute("href")
         link.focus()
         # A new run is above the one that has the focus.
-        site.sandbox.repo.commit({"newest.yaml": "kind: group\nname: newest\n"}, "Add a group for the focus")
-        page.get_by_text("Add a group for the focus").first.wait_for()
-        assert page.locator("tbody th a").first.get_attribute("href") != address
-        page.wait_for_function("path => document.activeElement.getAttribute('href') === path", arg=address)
+        site.sandbox.repo.commit({f"focus-{len(path)}.yaml": f"kind: group\nname: focus-{len(path)}\n"}, subject)
+        page.get_by_text(subject).first.wait_for()
+        assert page.locator("tbody th a").nth(1).get_attribute("href") != address
+        assert page.evaluate("document.activeElement.getAttribute('href')") == address
+
+
+def test_a_search_leaves_the_focus_where_somebody_writes(site: Site) -> None:
+    with site.visit() as page:
         page.goto("/ui/resources?kind=workload")
         search = page.get_by_label("Text")
         search.press_sequentially("web")
