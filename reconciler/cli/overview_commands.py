@@ -29,7 +29,14 @@ from reconciler.cli.output.forms import (
     print_items,
 )
 from reconciler.cli.output.printing import echo_text
-from reconciler.cli.target_arguments import KindArgument, TargetCommand, read_revision, read_target, target_argument
+from reconciler.cli.target_arguments import (
+    KindArgument,
+    TargetCommand,
+    complete_state,
+    read_revision,
+    read_target,
+    target_argument,
+)
 from reconciler.command_words import NO_HEADERS, WATCH
 from reconciler.errors import UsageError
 from reconciler.model.lists.naming import format_names
@@ -37,6 +44,7 @@ from reconciler.overviews.choosing import Choice, choose_entries, take_choice
 from reconciler.overviews.overview import (
     FOLLOW,
     LAST,
+    SEARCHES,
     SOURCES,
     Entries,
     Feed,
@@ -152,9 +160,10 @@ def show_text(text: str, nothing: str, *, wide: bool = False) -> None:
     print_shown(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
 
 
-def name_nothing(overview: Overview, choice: Choice) -> str:
-    """What is printed where there are no entries, or none that are chosen."""
-    return overview.nothing if choice == Choice() else "nothing matches"
+def name_nothing(overview: Overview, choice: Choice, parameters: Mapping[str, Any]) -> str:
+    """What is printed where there are no entries, or none that are chosen or that ``parameters`` search for."""
+    is_search = any(parameters.get(name) for name in SEARCHES)
+    return overview.nothing if choice == Choice() and not is_search else "nothing matches"
 
 
 def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
@@ -184,7 +193,7 @@ def _show_value(reader: _Reader, display: Display) -> int:
     value = _wait_with_display(overview, reader.read, display.timeout) if display.wait else reader.read()
     if output.is_text:
         text = overview.text(value, display.style)
-        show_text(text, name_nothing(overview, reader.choice), wide=display.style.wide)
+        show_text(text, name_nothing(overview, reader.choice, reader.parameters), wide=display.style.wide)
         _show_notes(overview, value)
     elif output.template is not None:
         print_document(output, _make_document(reader, value))
@@ -321,7 +330,7 @@ def _show_measured(reader: _Reader, display: Display) -> None:
         print_document(display.output, document, listing.member)
     elif display.once or not can_redraw(sys.stdout):
         text = overview.text(reader.choose(_measure_usage(measurement)), display.style)
-        show_text(text, name_nothing(overview, reader.choice), wide=display.style.wide)
+        show_text(text, name_nothing(overview, reader.choice, reader.parameters), wide=display.style.wide)
     elif not is_empty:
         repeat_drawing(
             sys.stdout,
@@ -355,6 +364,14 @@ def _declare_parameter(parameter: Parameter) -> _Declaration:
     spellings = (*(parameter.spellings or (f"--{parameter.name}",)), parameter.name)
     if parameter.type == "flag":
         return click.option(*spellings, is_flag=True, help=parameter.help)
+    if parameter.type == "state":
+        return click.option(
+            *spellings,
+            metavar=parameter.metavar,
+            help=parameter.help,
+            shell_complete=complete_state,
+            callback=_check_state,
+        )
     return click.option(
         *spellings,
         metavar=parameter.metavar,
@@ -399,6 +416,17 @@ def _list_output_options(overview: Overview) -> list[_Declaration]:
     bare = click.option(*NO_HEADERS.spellings, is_flag=True, help=NO_HEADERS.text)
     has_headings = overview.listing is not None and overview.listing.has_headings
     return [output_option(), *([bare] if has_headings else [])]
+
+
+def _check_state(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """Callback of an option that is a state. Raises click's BadParameter."""
+    from reconciler.queries.browsing import parse_state
+
+    try:
+        parse_state(text or "")
+    except UsageError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return text
 
 
 def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | str | None:

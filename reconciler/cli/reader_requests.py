@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from reconciler.cli.api_client import ApiClient
-from reconciler.cli.commands.logs import line_form
+from reconciler.cli.commands.logs import choose_level, line_form
 from reconciler.cli.commands.plan import choose_exit_code, print_plans
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.forms import Output, format_document, print_document, print_items
@@ -99,7 +99,7 @@ def _print_text(overview: Overview, api: ApiClient, parameters: Parameters, read
         return
     text = _read_at_end(api, parameters, read_lines)
     is_wide = parameters["output"].form == "wide"
-    show_text(text, name_nothing(overview, take_choice({**parameters})), wide=is_wide)
+    show_text(text, name_nothing(overview, take_choice({**parameters}), parameters), wide=is_wide)
     if overview.notes_path:
         echo_text(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
 
@@ -147,8 +147,11 @@ def _show_logs(api: ApiClient, parameters: Parameters) -> None:
     query |= {"query": parameters["query_text"], "lines": parameters["limit"]}
     for name in ("since", "until"):
         query[name] = None if parameters[name] is None else iso_milliseconds(round(parameters[name] * 1000))
-    show, output = line_form(), parameters["output"]
+    show, output, level = line_form(), parameters["output"], parameters["level"]
+    choose = choose_level(level)
     for line in api.stream("-log", query, LINES):
+        if level is not None and not choose([_decode_log_line(line)]):
+            continue
         if output.form in ("text", "wide", "json"):
             shown = line.decode() if output.form == "json" else f"{show(_decode_log_line(line))}\n"
             write_unguarded(sys.stdout, shown)

@@ -53,6 +53,13 @@ class KindArgument(click.Argument):
         return [CompletionItem(kind) for kind in (*KINDS, SOURCE) if kind.startswith(incomplete)]
 
 
+def complete_state(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The states of resources that begin so."""
+    from reconciler.queries.browsing import STATES
+
+    return [state for state in STATES if state.startswith(incomplete.lower())]
+
+
 class TargetCommand(click.Command):
     """A command some of whose arguments are targets or kinds."""
 

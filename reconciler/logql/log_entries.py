@@ -30,6 +30,9 @@ _RAISED = re.compile(r"[\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Group)\b(
 _STREAM = ("location", "gvc", "workload", "replica", "container")
 
 
+LEVELS = ("error", "warning", "info", "debug")
+
+
 class LogEntry(NamedTuple):
     """A line with its level ("": none is written), and the lines of the stack trace below it."""
 

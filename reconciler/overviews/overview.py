@@ -19,13 +19,15 @@ FOLLOW = "follow"
 """The parameter that every feed has: whether new entries are shown as they come."""
 LAST = "last"
 """The parameter that every feed has: how many past entries are shown."""
+SEARCHES = frozenset({"state", "text"})
+"""The parameters that search among all entries, so that none is no sign that nothing is recorded."""
 WIDE = "wide"
 """The parameter that every overview has in the API: whether its text has all columns."""
 SOURCES = "source"
 """The word that stands for sources in the place of a kind."""
 
 
-ParameterType = Literal["text", "kind", "key", "target", "revision", "number", "time", "flag"]
+ParameterType = Literal["text", "kind", "key", "target", "revision", "number", "time", "flag", "state"]
 
 
 class ReadContext:
@@ -82,7 +84,8 @@ class Parameter(NamedTuple):
 
     A ``kind`` is that of resources, or SOURCES; a ``key`` names a resource, a ``target`` a resource or source, a
     ``revision`` can also be a commit. A ``number`` is within ``bounds``, of which only the API has the upper one. A
-    ``time`` is a time, or an age. ``spellings`` are those of the option, if it is not only the name.
+    ``time`` is a time, or an age; a ``state`` is one in which resources are. ``spellings`` are those of the option, if
+    it is not only the name.
     """
 
     name: str

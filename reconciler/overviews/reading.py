@@ -22,25 +22,41 @@ if TYPE_CHECKING:
     from reconciler.status.summary import StatusSummary
 
 
-def read_status(context: ReadContext, *, kind: Kind | str | None, gvc: str | None, name: str | None) -> Entries:
+def read_status(
+    context: ReadContext,
+    *,
+    kind: Kind | str | None,
+    gvc: str | None,
+    name: str | None,
+    state: str | None,
+    text: str | None,
+) -> Entries:
     """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any), or sources for the kind SOURCES.
 
-    Raises NotFoundError, and UsageError for a source in a GVC.
+    Those in a ``state``, and with ``text`` in their keys, if these are set. Raises NotFoundError and UsageError.
     """
     from reconciler.errors import UsageError
     from reconciler.model.key import Kind
+    from reconciler.queries.browsing import ResourceFilter, parse_state, search_resources
     from reconciler.queries.existence import find_source
     from reconciler.queries.resources import find_resources, list_sources
 
     if gvc is None and name is not None and "/" in name:
         gvc, _, name = name.partition("/")
     if kind is None or isinstance(kind, Kind):
-        return Entries(find_resources(context.settings, context.records, kind, gvc, name), context)
+        found = find_resources(context.settings, context.records, kind, gvc, name)
+        if not (state or text):
+            return Entries(found, context)
+        chosen = ResourceFilter(kind, gvc or "", parse_state(state or ""), text or "")
+        rows = search_resources(context.settings, context.records, chosen)
+        return Entries((row for row in rows if name in (None, row.facts.key.name)), context)
     if gvc:
         raise UsageError("sources are in no GVC; leave --gvc out")
-    chosen = None if name is None else find_source(context.settings, name).name
+    if state or text:
+        raise UsageError("--state and --text choose resources, and `get source` lists sources; leave them out")
+    wanted = None if name is None else find_source(context.settings, name).name
     sources = list_sources(context.settings, context.records)
-    return Entries([source for source in sources if chosen in (None, source.name)], context, SOURCES)
+    return Entries([source for source in sources if wanted in (None, source.name)], context, SOURCES)
 
 
 def read_summary(context: ReadContext, *, target: str) -> StatusSummary:

@@ -18,9 +18,8 @@ GET = Overview(
     "List resources and their status.",
     """Show the records: all resources, those of KIND, or the one called NAME.
 
-    It shows what was last applied and its last known status; secret data shows as ***. A source whose newest revision
-    is refused or cannot be read, or that is rolled back or suspended, has a line on standard error; JSON has all
-    sources below `sources`. The exit code does not depend on the status of resources.
+    It shows what was last applied and its last known status; secret data shows as ***. A source in trouble has a line
+    on standard error; JSON has all below `sources`. The exit code does not depend on any status.
     """,
     "reconciler get workload api --gvc shop -o yaml",
     "Read the resources with the status of each.",
@@ -28,6 +27,8 @@ GET = Overview(
         Parameter("kind", "kind"),
         Parameter("name"),
         Parameter("gvc", help="Only resources of this GVC.", metavar="G"),
+        Parameter("state", "state", "By state: unwell, healthy, loading, unhealthy, unknown, …", "S"),
+        Parameter("text", help="Only those whose key has the text T.", metavar="T"),
     ),
     reading.read_status,
     showing.show_status,

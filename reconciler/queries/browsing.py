@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.errors import UsageError
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.record import Health
+from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, list_keys, read_tags
 from reconciler.records.store import Records
 from reconciler.settings import Settings
@@ -14,6 +16,13 @@ from reconciler.settings import Settings
 MOST_EXAMINED = 2_000
 """The most resources that one page looks at: a search that matches few has more pages, some of them empty."""
 BATCH = 100
+UNWELL = "unwell"
+"""The state of what is neither healthy nor only recorded."""
+STATES: Mapping[str, frozenset[Health]] = {
+    UNWELL: frozenset(health for health in Health if not health.is_good),
+    **{health.value.lower(): frozenset({health}) for health in Health},
+}
+"""State in a search → the healths that it stands for."""
 
 
 class ResourceFilter(NamedTuple):
@@ -24,6 +33,15 @@ class ResourceFilter(NamedTuple):
     healths: frozenset[Health] = frozenset()
     text: str = ""
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
+
+
+def parse_state(text: str) -> frozenset[Health]:
+    """The healths that the state ``text`` stands for, in any case of letters; "": any. Raises UsageError."""
+    name = text.lower()
+    if name and name not in STATES:
+        hint = did_you_mean(name[:60], STATES) or f"; the states are {', '.join(STATES)}"
+        raise UsageError(f"there is no state {text[:60]!r}{hint}")
+    return STATES.get(name, frozenset())
 
 
 class ResourcePage(NamedTuple):
@@ -94,6 +112,12 @@ def browse_resources(
         if examined >= MOST_EXAMINED:
             return ResourcePage(rows, after)
     return ResourcePage(rows, "")
+
+
+def search_resources(settings: Settings, records: Records, chosen: ResourceFilter) -> Iterator[ListedResource]:
+    """All resources that are ``chosen``, in order of their keys; tags are not looked at."""
+    for batch in _list_batches(records, chosen, lambda *_: None, ""):
+        yield from list_keys(settings, records, batch.keys)
 
 
 class _Batch(NamedTuple):

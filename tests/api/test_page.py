@@ -385,3 +385,15 @@ def test_what_an_action_did_is_shown_by_the_page_that_follows_it(page: ApiSandbo
     assert 'class="notice"' in admin.get(path)
     assert 'class="notice"' not in admin.get(path)
     assert admin.send(admin.form(path, "/-resume")).status_code == 303
+
+
+@pytest.mark.parametrize(("account", "is_offered"), [("viewer", True), ("operator", True), ("nobody", False)])
+def test_messages_are_in_the_navigation_of_those_who_may_read_them(
+    page: ApiSandbox, account: str, is_offered: bool
+) -> None:
+    browser = Browser(page).log_in_as(account)
+    for path in ("/", "/ui/resources", "/ui/resource/nothing/at/all"):
+        text = browser.request("GET", path).text
+        assert ('<a href="/ui/notifications"' in text) is is_offered, path
+        assert ("<kbd>m</kbd>" in text) is is_offered, path
+    assert browser.request("GET", "/ui/notifications").status_code == (200 if is_offered else 403)

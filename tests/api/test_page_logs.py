@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.api.page.log_stream import MOST_OF_BATCH, LineBacklog, LogCursor
 from reconciler.api.page.state import MOST_LOGS_OF_CALLER
-from reconciler.api.routes import streams
+from reconciler.api.routes import observing, streams
 from reconciler.logql.log_entries import MOST_TRACE
 from tests.api.browser import Browser
 from tests.api.conftest import FILES
@@ -284,3 +284,19 @@ def test_streams_are_not_listed_at_each_key(logged: ApiSandbox, monkeypatch: pyt
     asyncio.run(logged.clock.advance(60))
     complete(logged, "w")
     assert len(listed) == 2
+
+
+@pytest.mark.parametrize("path", [WEB, "/ui/evidence/workload/shop/web"])
+def test_lines_that_take_too_long_are_refused_in_words(
+    logged: ApiSandbox, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    browser = Browser(logged).log_in()
+    with monkeypatch.context() as patch:
+        patch.setattr(observing, "_MOST_SECONDS", 0.001)
+        answer = browser.request("GET", path)
+        assert answer.status_code == (503 if path == WEB else 200)
+        assert "the lines were not read within 0.001 s; name a workload" in answer.text
+        # Another query can be tried at once.
+        assert path != WEB or 'name="query"' in answer.text
+    assert "listening" in browser.get(path)
+    assert log_processes() == []

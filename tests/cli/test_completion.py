@@ -51,6 +51,8 @@ def complete(sandbox: CommandSandbox, words: str, **environ: str) -> list[str]:
         ("reconciler get volu", ["volumeset"]),
         ("reconciler describe --se", ["--settings"]),
         ("reconciler get sou", ["source"]),
+        ("reconciler get --state un", ["unwell", "unhealthy", "unknown"]),
+        ("reconciler logs --level w", ["warning"]),
         ("reconciler get -o js", ["json", "jsonpath="]),
         ("reconciler validate --format j", ["json", "jsonpath=", "junit"]),
         ("reconciler describe nothing/", []),

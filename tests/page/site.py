@@ -57,7 +57,8 @@ class Site:
         finally:
             context.close()
         # A browser reports a page with a status such as 403 as an error, which it is meant to be.
-        assert [fault for fault in faults if "Failed to load resource" not in fault] == []
+        wrong = [fault for fault in faults if "Failed to load resource" not in fault]
+        assert not wrong, wrong
 
     def find_digests(self) -> set[str]:
         """The digests of plans that wait for an approval, as short as commands show them."""

@@ -29,10 +29,10 @@ class View(NamedTuple):
 VIEWS = {
     "home": View("/", command="reconciler status"),
     "resources": View("/ui/resources", command="reconciler get"),
-    "search": View("/ui/resources?state=unwell", command="reconciler get"),
+    "search": View("/ui/resources?state=unwell", command="reconciler get --state unwell"),
     "level": View("/ui/resources?gvc=shop", command="reconciler get --gvc shop"),
     "tree": View(f"/ui/resources?gvc=shop&kind=workload&open={WEB}%40here", command="get workload --gvc shop"),
-    "nothing": View("/ui/resources?text=no-such-thing", command="grep no-such-thing"),
+    "nothing": View("/ui/resources?text=no-such-thing", command="--text no-such-thing"),
     "workload": View(f"/ui/resource/{WEB}", command=f"describe {WEB}"),
     "unwell": View(f"/ui/resource/{BROKEN}", command=f"describe {BROKEN}"),
     "cron": View(f"/ui/resource/{REPORT}", command=f"describe {REPORT}"),

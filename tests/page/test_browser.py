@@ -140,32 +140,6 @@ def test_a_page_that_lost_its_server_reports_that_and_catches_up(site: Site) -> 
         assert page.get_by_role("heading", level=1).count() == 1
 
 
-def test_the_keyboard_alone_reaches_everything(site: Site) -> None:
-    with site.visit() as page:
-        page.goto(WEB)
-        count = page.evaluate(
-            """() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), summary')]
-            .filter(one => one.checkVisibility() || one.matches('.skip')).length"""
-        )
-        reached = set()
-        for _ in range(count + 10):
-            page.keyboard.press("Tab")
-            reached.add(page.evaluate("""() => [...document.querySelectorAll('*')].indexOf(document.activeElement)"""))
-        assert len(reached - {-1}) >= count
-        page.keyboard.press("Escape")
-        page.evaluate("document.activeElement.blur()")
-        page.keyboard.press("?")
-        assert page.get_by_role("dialog").is_visible()
-        page.keyboard.press("Escape")
-        page.keyboard.press("/")
-        assert page.evaluate("document.activeElement.id") == "search"
-        page.evaluate("document.activeElement.blur()")
-        for key, path in (("r", "/ui/resources"), ("u", "/ui/runs"), ("h", "/")):
-            page.keyboard.press("g")
-            page.keyboard.press(key)
-            page.wait_for_url(f"**{path}")
-
-
 def test_a_search_answers_as_somebody_types(site: Site) -> None:
     with site.visit() as page:
         page.goto("/ui/resources")

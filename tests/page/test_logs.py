@@ -83,6 +83,39 @@ def test_without_scripts_a_link_loads_newer_lines(site: Site) -> None:
         assert page.get_by_label("Query").get_attribute("list") == "queries"
 
 
+def test_keys_wait_for_the_completions_of_what_is_written(site: Site) -> None:
+    with site.visit() as page:
+        delayed: list[Any] = []
+
+        def answer(route: Any) -> None:
+            if route.request.url.endswith("query=%7Bgv"):
+                delayed.append(route)
+            else:
+                route.continue_()
+
+        page.route("**/ui/logs/complete**", answer)
+        page.goto("/ui/logs")
+        box = page.get_by_role("combobox", name="Query")
+        box.focus()
+        page.keyboard.type("{")
+        page.get_by_role("option", name="container").wait_for()
+        # The list is still that of the brace alone.
+        with page.expect_request("**/ui/logs/complete?query=%7Bgv"):
+            page.keyboard.type("gv")
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("Enter")
+        assert box.input_value() == "{gv"
+        delayed[0].continue_()
+        page.get_by_role("option", name="shop").wait_for()
+        assert box.input_value() == '{gvc="'
+        assert page.url.endswith("/ui/logs")
+        page.keyboard.type("nothing")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.name") == "since"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_a_query_is_completed_by_the_keyboard_alone(site: Site, width: int, scheme: str) -> None:

@@ -62,6 +62,37 @@ def test_an_answer_that_takes_long_is_announced_and_shown_when_it_comes(site: Si
         assert page.locator("#rows tbody tr").count() == 1
 
 
+def test_a_server_that_falls_silent_is_named_and_asked_again(site: Site) -> None:
+    with site.visit() as page:
+        page.clock.install()
+        for path in ("/ui/runs", "/ui/logs?query=workload/shop/report"):
+            with page.expect_request(lambda request: "/ui/events?" in request.url or "/follow?" in request.url):
+                page.goto(path)
+            # Neither an answer nor the end of the connection comes, as behind a cable that is cut.
+            with stopped(*find_workers(site.daemon)):
+                page.clock.fast_forward(30_000)
+                assert page.locator("#offline").is_hidden()
+                page.clock.fast_forward(30_000)
+                wait_for(page, "#offline", "visible")
+            wait_for(page, "#offline", "hidden")
+
+
+def test_a_page_that_was_refused_for_a_while_shows_what_it_missed(site: Site) -> None:
+    with site.visit() as page:
+        page.goto("/ui/runs")
+        page.locator("main[data-live]").wait_for()
+        # A server that starts has no stream yet, after which a browser does not ask again by itself.
+        page.route("**/ui/events**", lambda route: route.fulfill(status=503, body="not yet"))
+        for pid in find_workers(site.daemon):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(page, "#offline", "visible")
+        site.sandbox.repo.commit({"missed.yaml": "kind: group\nname: missed\n"}, "Add what a page missed")
+        eventually(lambda: "Add what a page missed" in site.sandbox.run("history").stdout, "the run has ended")
+        page.unroute("**/ui/events**")
+        wait_for(page, "#offline", "hidden")
+        wait_for(page, "text=Add what a page missed", "visible")
+
+
 @contextmanager
 def site_on_small_disk(path: Path, browser: Any) -> Iterator[Site]:
     """The page of a daemon whose state directory lies on a file system of its own."""

@@ -21,7 +21,8 @@ from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import EVENTS, Routes, make_page_operation
 from reconciler.errors import ReconcilerError
 
-_BEAT = b": alive\n\n"
+_BEAT = b"event: beat\ndata: \n\n"
+"""Where nothing comes for long, not even this, a page connects again: a lost connection may not say so."""
 _RECORDED = b"event: recorded\ndata: \n\n"
 """The page asks for itself: for what is not shared, or no longer to be seen."""
 

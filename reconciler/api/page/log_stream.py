@@ -28,7 +28,7 @@ _PAUSE = 0.25
 _BEAT_SECONDS = 15.0
 _MOST_SEEN = 10_000
 _RETRY_SECONDS = 5
-_BEAT = b": alive\n\n"
+_BEAT = b"event: beat\ndata: \n\n"
 PARAMETERS = ("query", "replica", "level", "after")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import reduce
+from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +18,7 @@ from reconciler.api.problems import JSON, Problem
 from reconciler.api.routes.observing import collect_lines, list_readable_workloads
 from reconciler.api.table import TEXT, make_page_operation
 from reconciler.logql.completion import complete_query
-from reconciler.logql.log_entries import group_lines
+from reconciler.logql.log_entries import LEVELS, group_lines
 from reconciler.model.key import Kind
 from reconciler.printable import escape_text
 from reconciler.queries.logs import select_streams
@@ -40,7 +41,7 @@ async def show_logs(call: Call) -> Response:
         try:
             lines = await collect_lines(call, limit)
         except Problem as error:
-            if error.status not in (400, 404):
+            if error.status not in (400, 404, 503):
                 raise
             problem = error
     asked = {name: value for name in _PARAMETERS if (value := call.query(name))}
@@ -65,10 +66,19 @@ async def show_logs(call: Call) -> Response:
         until=until,
         limit=limit,
         download=download,
+        levels=LEVELS,
+        command=_make_command(call, limit),
         # What has an end does not go on.
         follow="" if until else f"/ui/logs/follow?{urlencode(_select_followed(asked, level))}",
         after=str(after),
     )
+
+
+def _make_command(call: Call, limit: int) -> str:
+    """The command that prints the same lines."""
+    options = {name: call.query(name) for name in ("since", "until", _LEVEL, "replica")} | {"limit": str(limit)}
+    words = [f"--{name} {quote(value)}" for name, value in options.items() if value]
+    return " ".join(["reconciler logs", quote(call.query("query")), *words])
 
 
 def _select_followed(asked: dict[str, str], level: str) -> dict[str, str]:

@@ -15,6 +15,8 @@ from reconciler.api.page.assets import list_assets
 from reconciler.api.page.forms import make_form_token
 from reconciler.api.page.notices import take_notice
 from reconciler.api.problems import HTML
+from reconciler.api.routes.overviews import sees_everything
+from reconciler.errors import RecordsError
 from reconciler.model.key import Key
 from reconciler.printable import printable_lines
 from reconciler.times import format_duration, format_iso_time, format_short_duration, parse_time
@@ -31,6 +33,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 """What every page forbids: code and content of others, frames, and forms that leave this server."""
+_VIEWS = {"/ui/resources": "Resources", "/ui/runs": "Runs", "/ui/logs": "Logs"}
+_MESSAGES = {"/ui/notifications": "Messages"}
+"""Views of the navigation, and the one for those who may view everything."""
 MOST_CHARACTERS = 4_000
 """The most characters of a value that a page shows."""
 MOST_TEXT = 200_000
@@ -50,13 +55,25 @@ def render_page(call: Call, template: str, status: int = 200, **values: Any) -> 
     }
     # What is sent again is the same for all who see the same, so that it knows neither the caller nor their browser.
     around = (
-        {"is_part": True} if is_refresh(call) else {"is_part": False, "caller": call.caller, "assets": list_assets()}
+        {"is_part": True}
+        if is_refresh(call)
+        else {"is_part": False, "caller": call.caller, "assets": list_assets(), "views": _list_views(call)}
     )
     text = _load_environment().get_template(template).render(shared | around | values)
     response = Response(text, status, HEADERS, HTML)
     if notice is not None:
         notice.end(response)
     return response
+
+
+def _list_views(call: Call) -> dict[str, str]:
+    """The views that the navigation offers to the caller, by their paths."""
+    if not call.caller.principal:
+        return _VIEWS
+    try:
+        return _VIEWS | (_MESSAGES if sees_everything(call) else {})
+    except RecordsError:  # a page about trouble has none of its own
+        return _VIEWS
 
 
 def render_macro(template: str, name: str, *values: Any) -> str:

@@ -33,7 +33,6 @@ async def show_runs(call: Call) -> Response:
         sources=names,
         last=last,
         most=_MOST_RUNS,
-        has_messages=call.api.settings.notifications is not None,
     )
 
 

@@ -24,7 +24,15 @@ from reconciler.errors import UsageError
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.lists.selection import parse_selector
 from reconciler.model.record import Health, Record
-from reconciler.queries.browsing import BATCH, KindCount, ResourceFilter, browse_resources, count_kinds
+from reconciler.queries.browsing import (
+    BATCH,
+    STATES,
+    KindCount,
+    ResourceFilter,
+    browse_resources,
+    count_kinds,
+    parse_state,
+)
 from reconciler.queries.existence import did_you_mean
 from reconciler.queries.resources import ListedResource, list_keys
 from reconciler.records.tables.conditions import Condition
@@ -32,14 +40,9 @@ from reconciler.status.conditions import compute_conditions
 
 _PATH = "/ui/resources"
 _ROWS, _MOST_ROWS = 100, 500
-_UNWELL = "unwell"
-"""The state of what is neither healthy nor only recorded."""
-STATES: Mapping[str, frozenset[Health]] = {
-    _UNWELL: frozenset(health for health in Health if not health.is_good),
-    **{health.value.lower(): frozenset({health}) for health in Health},
-}
-"""State in a search → the healths that it stands for."""
 _FILTERS = ("kind", "gvc", "state", "tag", "text", "after", "limit")
+_OPTIONS = {"gvc": "--gvc", "state": "--state", "tag": "-l", "text": "--text", "limit": "--limit"}
+"""Filter of a search → the option of the command that does the same."""
 _OPEN = "open"
 """The parameter with the resource that is unfolded, as ``KEY``, or as ``KEY@LOCATION`` for the replicas there."""
 
@@ -119,9 +122,7 @@ async def show_resources(call: Call) -> Response:
 def _make_command(query: Mapping[str, str]) -> str:
     """The command with the same answer."""
     words = ["reconciler get", query.get("kind", "")]
-    words += [f"--gvc {quote(query['gvc'])}"] if "gvc" in query else []
-    words += [f"-l {quote(query['tag'])}"] if "tag" in query else []
-    words += [f"| grep {quote(query['text'])}"] if "text" in query else []
+    words += [f"{option} {quote(query[name])}" for name, option in _OPTIONS.items() if name in query]
     return " ".join(filter(None, words))
 
 
@@ -130,16 +131,14 @@ def _parse_filter(call: Call) -> ResourceFilter:
     kind, state, tag = call.query("kind"), call.query("state"), call.query("tag")
     if kind and kind not in KINDS:
         raise Problem(404, f"there is no kind {kind[:60]!r}{did_you_mean(kind[:60], KINDS)}")
-    if state and state not in STATES:
-        raise Problem(400, f"there is no state {state[:60]!r}{did_you_mean(state[:60], STATES)}")
     try:
-        accepts = parse_selector(tag) if tag else None
+        healths, accepts = parse_state(state), parse_selector(tag) if tag else None
     except UsageError as error:
         raise Problem(400, str(error)) from None
     return ResourceFilter(
         KINDS[kind] if kind else None,
         call.query("gvc"),
-        STATES.get(state, frozenset()),
+        healths,
         call.query("text"),
         accepts,
     )

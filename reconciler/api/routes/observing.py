@@ -58,9 +58,13 @@ async def collect_lines(call: Call, limit: int, query: str = "") -> list[dict[st
     """
     workloads = await call.apart(lambda: list_readable_workloads(call))
     request = _parse_log_request(call, query or call.query("query"), limit, workloads, follow=False)
-    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(_MOST_SECONDS):
-        running = await _open_logs(call, request, stack, call.api.streams)
-        content = b"".join([block async for block in _read_blocks(running)])
+    try:
+        async with contextlib.AsyncExitStack() as stack, asyncio.timeout(_MOST_SECONDS):
+            running = await _open_logs(call, request, stack, call.api.streams)
+            content = b"".join([block async for block in _read_blocks(running)])
+    except TimeoutError:
+        message = f"the lines were not read within {_MOST_SECONDS:g} s; name a workload, fewer lines or a shorter time"
+        raise Problem(503, message) from None
     return [msgspec.json.decode(line) for line in content.splitlines()]
 
 

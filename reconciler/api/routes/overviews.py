@@ -283,6 +283,11 @@ def require_everything(call: Call) -> None:
             raise Problem(403, f"{call.caller.principal} has no permission `view` on every {kind}")
 
 
+def sees_everything(call: Call) -> bool:
+    """Whether the caller may view every resource of every kind."""
+    return all(call.visibility(kind).everything for kind in Kind)
+
+
 async def run_in_thread(call: Call, read: Callable[[], _Result]) -> _Result:
     """Run ``read`` in a thread, among the overviews that are read at once."""
     with call.api.overviews.admit(call.caller.principal):

@@ -22,6 +22,7 @@ from reconciler.cli.output.forms import Output, output_option, print_items
 from reconciler.cli.output.printing import echo_text
 from reconciler.cli.target_arguments import TargetCommand, read_gvc, target_argument
 from reconciler.errors import UsageError
+from reconciler.logql.log_entries import LEVELS
 from reconciler.printable import write_unguarded
 from reconciler.terminal.folding import is_colour_terminal
 
@@ -65,7 +66,7 @@ def _mark_column(query: str, column: int) -> str:
     "--since",
     metavar="TIME",
     callback=read_past_time,
-    help="Only lines since 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z.",
+    help="Only lines since 30m, 2h or 3d ago, or a time.",
 )
 @click.option("--until", metavar="TIME", callback=read_past_time, help="Only lines until then; written as --since.")
 @click.option(
@@ -73,9 +74,10 @@ def _mark_column(query: str, column: int) -> str:
 )
 @click.option("--location", metavar="NAME", help="Only lines of this location.")
 @click.option("--replica", metavar="NAME", help="Only lines of this replica or execution.")
+@click.option("--level", type=click.Choice(LEVELS), metavar="L", help="Of these lines: error, warning, info or debug.")
 @output_option(has_names=False)
 @settings_option
-def command(settings_file: Path, output: Output, follow: bool, **parameters: Any) -> None:
+def command(settings_file: Path, output: Output, follow: bool, level: str | None, **parameters: Any) -> None:
     """Show the newest lines of the logs of workloads on this host, oldest first.
 
     QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
@@ -90,10 +92,19 @@ def command(settings_file: Path, output: Output, follow: bool, **parameters: Any
         raise UsageError("--follow shows new lines, and --until excludes them: use one of them")
     settings = load_settings_as_owner(settings_file)
     try:
-        for lines in _read_lines(settings, options, follow):
+        for lines in map(choose_level(level), _read_lines(settings, options, follow)):
             _print_lines(lines, output)
     except PermissionError as error:
         raise make_access_error(settings, error) from None
+
+
+def choose_level(level: str | None) -> Callable[[Sequence[LogLine]], Sequence[LogLine]]:
+    """Chooses among lines, oldest first, those of ``level`` (None: any); a stack trace has that of its first line."""
+    from reconciler.logql.log_entries import LineGrouper
+    from reconciler.render.logs import log_item
+
+    grouper = LineGrouper()
+    return lambda lines: [line for line in lines if level in (None, grouper.add(log_item(line)).level)]
 
 
 def line_form() -> Callable[[LogLine], str]:

@@ -61,6 +61,7 @@ function followLog(log) {
       following.textContent = "New lines come by themselves.";
     });
     stream.addEventListener("lines", receive);
+    expectBeats(stream, () => { offline.hidden = false; start(); });
     stream.addEventListener("refused", (event) => {
       offline.hidden = true;
       following.textContent = `New lines do not come: ${JSON.parse(event.data)}. This is tried again.`;
@@ -96,6 +97,8 @@ if (followed !== null) followLog(followed);
 function completeQuery(input) {
   const list = document.getElementById("completions");
   let [asked, timer, chosen, options, rest] = [0, 0, -1, [], ""];
+  // While the options are of what was written before, keys wait for those of what is written now.
+  let [isOutdated, keys] = [false, []];
   for (const [name, value] of [["role", "combobox"], ["aria-controls", list.id], ["aria-autocomplete", "list"], ["aria-expanded", "false"]]) {
     input.setAttribute(name, value);
   }
@@ -105,6 +108,7 @@ function completeQuery(input) {
     asked += 1;
     clearTimeout(timer);
     options = [];
+    [isOutdated, keys] = [false, []];
     draw();
   }
 
@@ -117,7 +121,7 @@ function completeQuery(input) {
       meaning.className = "soft";
       meaning.textContent = option.meaning;
       item.append(meaning);
-      item.addEventListener("mousedown", (event) => { event.preventDefault(); accept(option); });
+      item.addEventListener("mousedown", (event) => { event.preventDefault(); if (!isOutdated) accept(option); });
       return item;
     }));
     list.hidden = options.length === 0;
@@ -143,28 +147,43 @@ function completeQuery(input) {
   async function ask() {
     const number = asked += 1;
     const caret = input.selectionStart;
+    isOutdated = true;
+    let found = [];
     try {
       const answer = await fetch(`${input.dataset.complete}?query=${encodeURIComponent(input.value.slice(0, caret))}`);
-      const found = answer.ok ? (await answer.json()).options : [];
-      if (number !== asked || document.activeElement !== input) return;
-      [options, rest] = [found, input.value.slice(caret)];
+      if (answer.ok) found = (await answer.json()).options;
     } catch {
-      options = []; // the server does not answer, or asks for a login: the box is only a box then
+      // The server does not answer, or asks for a login: the box is only a box then.
     }
+    if (number !== asked || document.activeElement !== input) return;
+    [options, rest] = [found, input.value.slice(caret)];
+    const waiting = keys;
+    [isOutdated, keys] = [false, []];
     draw();
+    for (const key of waiting) press(key);
   }
 
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(ask, 120); });
-  input.addEventListener("blur", close);
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowDown" && list.hidden) ask();
-    else if (event.key === "ArrowDown" && options.length) choose((chosen + 1) % options.length);
-    else if (event.key === "ArrowUp" && options.length) choose(chosen <= 0 ? options.length - 1 : chosen - 1);
-    else if (event.key === "Enter" && chosen >= 0) accept(options[chosen]);
-    else if (event.key === "Escape" && !list.hidden) close();
-    else return;
-    event.preventDefault();
+  // Whether the key is for the list, which is of what is written now or may still come.
+  function press(key) {
+    const moves = key === "ArrowDown" || key === "ArrowUp";
+    if (isOutdated && (moves || (key === "Enter" && keys.length))) keys.push(key);
+    else if (key === "ArrowDown" && list.hidden) ask();
+    else if (key === "ArrowDown" && options.length) choose((chosen + 1) % options.length);
+    else if (key === "ArrowUp" && options.length) choose(chosen <= 0 ? options.length - 1 : chosen - 1);
+    else if (key === "Enter" && chosen >= 0) accept(options[chosen]);
+    else if (key === "Escape" && (isOutdated || !list.hidden)) close();
+    else return false;
+    return true;
+  }
+
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    [isOutdated, keys] = [true, []];
+    choose(-1);
+    timer = setTimeout(ask, 120);
   });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => { if (press(event.key)) event.preventDefault(); });
 }
 
 completeQuery(document.getElementById("query"));

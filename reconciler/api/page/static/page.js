@@ -1,19 +1,33 @@
 // What the page does beside what a browser does by itself. Without it, every link and form works.
 "use strict";
 
-const shortcuts = { h: "/", r: "/ui/resources", u: "/ui/runs", l: "/ui/logs" };
+const shortcuts = { h: "/", r: "/ui/resources", u: "/ui/runs", l: "/ui/logs", m: "/ui/notifications" };
 let pressed = "";
+
+// A shortcut to what the navigation has; somebody may not see all of it.
+function findView(key) {
+  return key in shortcuts ? document.querySelector(`header nav a[href="${shortcuts[key]}"]`) : null;
+}
 
 function isTyping(element) {
   return element.matches("input, select, textarea, [contenteditable]");
 }
 
+// Escape takes a confirmation back, and goes where it came from.
+document.addEventListener("keydown", (event) => {
+  const box = event.key === "Escape" ? event.target.closest("details.confirm[open], details.actions-box[open]") : null;
+  if (box === null) return;
+  box.open = false;
+  box.querySelector("summary").focus();
+  event.preventDefault();
+});
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   const dialog = document.getElementById("shortcuts");
   if (event.key === "?") dialog.showModal();
-  else if (event.key === "/") document.getElementById("search").focus();
-  else if (pressed === "g" && shortcuts[event.key]) location.assign(shortcuts[event.key]);
+  else if (event.key === "/" && !dialog.open) document.getElementById("search").focus();
+  else if (pressed === "g" && findView(event.key)) location.assign(shortcuts[event.key]);
   else { pressed = event.key; return; }
   pressed = "";
   event.preventDefault();
@@ -93,6 +107,28 @@ function isInUse() {
     || (main.contains(document.activeElement) && isTyping(document.activeElement));
 }
 
+// What has the focus, by what it is and where: rows may move, and an element may become that of another row.
+let focused = null;
+
+function describe(element) {
+  const row = element.closest("tr, .card")?.querySelector("th, h3")?.textContent;
+  const words = element.matches("a, button, summary") ? element.textContent : "";
+  const action = element.closest("form")?.getAttribute("action");
+  return [element.tagName, element.id, element.getAttribute("href"), element.name, action, row, words].join("\n");
+}
+
+function rememberFocus() {
+  const element = document.activeElement;
+  focused = document.getElementById("main").contains(element) ? { element, name: describe(element) } : null;
+}
+
+function restoreFocus() {
+  const now = document.activeElement;
+  if (focused === null || (now === focused.element && describe(now) === focused.name)) return;
+  const same = document.querySelectorAll(`#main ${focused.element.tagName}`);
+  [...same].find((one) => describe(one) === focused.name)?.focus({ preventScroll: true });
+}
+
 let newest = null;
 
 function refresh() {
@@ -105,13 +141,25 @@ function showNewest() {
   const main = document.getElementById("main");
   const text = newest;
   newest = null;
+  rememberFocus();
   htmx.swap({ text, sourceElement: main, target: main, swap: "outerMorph", select: "#main" });
 }
 
-function follow() {
+// A connection may be lost without a word, as behind a proxy or after sleep: then not even the beats of the server come.
+const longestSilence = 40000;
+
+function expectBeats(events, giveUp) {
+  let timer = 0;
+  const wait = () => { clearTimeout(timer); timer = setTimeout(() => { if (events.readyState !== EventSource.CLOSED) giveUp(); }, longestSilence); };
+  for (const name of ["open", "beat", "recorded", "view", "lines", "refused", "error"]) events.addEventListener(name, wait);
+  wait();
+}
+
+function follow(wasLost = false) {
   const offline = document.getElementById("offline");
   const events = new EventSource(`/ui/events?view=${encodeURIComponent(location.pathname + location.search)}`);
-  let wasLost = false;
+  const connectAgain = () => { events.close(); follow(true); };
+  expectBeats(events, () => { offline.hidden = false; connectAgain(); });
   events.addEventListener("open", () => {
     offline.hidden = true;
     if (wasLost) refresh();
@@ -123,7 +171,7 @@ function follow() {
     wasLost = true;
     offline.hidden = false;
     // A browser gives up where the answer is no stream, such as while the server starts.
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => { follow(); }, 3000);
+    if (events.readyState === EventSource.CLOSED) setTimeout(connectAgain, 3000);
   });
   addEventListener("pagehide", () => events.close(), { once: true });
 }
@@ -156,6 +204,7 @@ document.addEventListener("visibilitychange", showNewest);
 // Somebody may have begun while the answer was on its way. A search replaces its own rows, which is what it is for.
 document.addEventListener("htmx:before:swap", (event) => {
   if (event.target.id === "main" && isInUse()) event.preventDefault();
+  else rememberFocus();
 });
-document.addEventListener("htmx:after:swap", () => { showCopies(); showAges(); showFavourites(); });
+document.addEventListener("htmx:after:swap", () => { showCopies(); showAges(); showFavourites(); restoreFocus(); });
 if (document.querySelector("main[data-live]")) follow();

@@ -67,8 +67,17 @@ function connect(form) {
   });
 }
 
+// A shell needs the Tab key: without one it goes on as elsewhere, and after Escape it leaves the terminal.
+let before = "";
+terminal.attachCustomKeyEventHandler((event) => {
+  if (event.type !== "keydown" || event.key === "Shift") return true;
+  const leaves = event.key === "Tab" && (before === "Escape" || socket?.readyState !== WebSocket.OPEN);
+  before = event.key;
+  return !leaves;
+});
 terminal.loadAddon(fit);
 element.hidden = false;
+document.getElementById("terminal-keys").hidden = false;
 terminal.open(element);
 fit.fit();
 terminal.onData((text) => send(STDIN, encoder.encode(text)));
