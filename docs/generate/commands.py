@@ -36,15 +36,16 @@ object, and several are `items`; `events` and `logs` are one object a line in JS
 tags (`k=v`, `k!=v`, `k`, `!k`, `k in (a,b)`, `k notin (a,b)`, with commas between), `--sort-by FIELD` (`-` before it:
 backwards), `--limit N`, `--since TIME` (`20s`, `1h30m`, a number of seconds, or a time) and `--no-headers`.
 
-The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
-its secrets, all readers can see them. `edit` opens a secret as Git has it, for the editor alone.
+The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged, and `status` and
+`describe` the last one of a program that ended, if you may read logs here: if a workload writes its secrets, all
+readers can see them. `edit` opens a secret as Git has it, for the editor alone.
 
 A resource is named by its key, such as `workload/GVC/NAME` or `secret/NAME`; by `KIND/NAME` or `KIND NAME` where one
 GVC has it, or `--gvc` names the GVC; by its link, such as `//gvc/GVC/workload/NAME`; or by its name alone, where no
 other resource has it. Kinds have plurals and short names (`wl`, `vs`, `sec`, `loc`, `sa`, …). A source is `source/NAME`
 or its name. What fits several resources is an error that lists them, exit code 2. An unknown source, resource, GVC,
 rule or revision is an error of every command: exit code 1, and the nearest name. `--settings FILE` may stand before or
-after the command. The events, logs and history of deleted resources stay for their normal retention.
+after every command. The events, logs and history of deleted resources stay for their normal retention.
 """
 
 NOTES = {
@@ -114,7 +115,7 @@ def _sections(name: str, about: click.Command) -> Iterator[str]:
 
 def _section(name: str, about: click.Command) -> str:
     arguments = [each for each in about.params if isinstance(each, click.Argument)]
-    options = [each for each in about.params if isinstance(each, click.Option)]
+    options = [each for each in about.params if isinstance(each, click.Option) and not each.hidden]
     usage = " ".join(["reconciler", name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
     if isinstance(about, click.Group):
         usage += " COMMAND"

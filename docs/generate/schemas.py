@@ -64,10 +64,12 @@ A manifest in JSON names no schema, so map it by its name:
 
 Each file is complete, and its `$id` is a name (`urn:reconciler:schema:workload`) that nothing is downloaded from:
 
-    check-jsonschema --schemafile schemas/manifest.json manifests/shop/*.yaml
+    check-jsonschema --schemafile schemas/manifest.json manifests/shop/web.yaml manifests/shop/api.yaml
     ajv validate --spec=draft2020 --strict=false -s schemas/workload.json -d manifests/shop/web.yaml
 
-Such a check sees one document alone; `reconciler validate` also sees links, duplicates, GVCs and rules.
+Neither reads a file with several documents. ajv takes the schemas in its strict mode too if it is told the names of the
+[annotations](#annotations), by `addVocabulary`. Such a check sees one document alone; `reconciler validate` also sees
+links, duplicates, GVCs and rules.
 
 """
 

@@ -46,6 +46,11 @@ health of its locations, and a GVC the worst health of its members.
 `Recorded` is the health of workloads and volume sets at locations of the engine `recorded`: they are only
 recorded, and nothing runs. It counts as ready: dependents of such a resource do not wait for it, and neither does
 `reconciler apply --wait`.
+
+The message of a condition says how a program ended, such as `ended with 1 (Error)`, and never what it wrote: a line of
+a log may have a secret, and status files, events and notifications reach more people than may read logs. `reconciler
+status` and `describe` show the last line as text to whoever may read the logs of this machine, and so does the page to
+whoever has the permission `readLogs`.
 """
 
 

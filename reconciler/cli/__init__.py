@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler import __version__
-from reconciler.cli.options import carry_out
+from reconciler.cli.options import carry_out, unused_settings_option
 from reconciler.cli.output.help import use_help_context
 from reconciler.cli.output.printing import print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
@@ -77,13 +77,13 @@ class LazyGroup(click.Group):
         if cmd_name in OVERVIEWS:
             from reconciler.cli.overview_commands import make_command
 
-            return use_help_context(make_command(OVERVIEWS[cmd_name]))
+            return _complete_command(make_command(OVERVIEWS[cmd_name]))
         module = f"{cmd_name}{'_' * iskeyword(cmd_name)}"
         if not cmd_name.isidentifier() or cmd_name.endswith("_") or not os.path.isfile(_FOLDER / f"{module}.py"):
             return None
         command = import_module(f"reconciler.cli.commands.{module}").command
         assert isinstance(command, click.Command)
-        return use_help_context(command)
+        return _complete_command(command)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse ``args``, in which ``--settings FILE`` may stand before the subcommand, too."""
@@ -107,21 +107,30 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, lines[name]) for name in names])
 
 
+def _complete_command(command: click.Command) -> click.Command:
+    """``command``, and those below it, with what all have: their help, and ``--settings``."""
+    if not any("--settings" in param.opts for param in command.params):
+        unused_settings_option(command)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _complete_command(below)
+    return use_help_context(command)
+
+
 def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> list[str]:
-    """``args`` with ``--settings FILE`` behind the subcommand, or without it where that needs no settings."""
+    """``args`` with the ``--settings FILE`` at their front, or before a command of a group, behind the subcommand."""
+    option, rest = _take_settings(args)
+    words, rest = rest[:1], rest[1:]
+    if words and isinstance(group.get_command(ctx, words[0]), click.Group):
+        nearer, rest = _take_settings(rest)
+        words, option, rest = [*words, *rest[:1]], nearer or option, rest[1:]
+    return [*words, *option, *rest]
+
+
+def _take_settings(args: list[str]) -> tuple[list[str], list[str]]:
+    """The ``--settings FILE`` at the front of ``args``, where it is, and the rest."""
     first = args[0] if args else ""
-    if first == "--settings":
-        option, rest = args[:2], args[2:]
-    elif first.startswith("--settings="):
-        option, rest = args[:1], args[1:]
-    else:
-        return args
-    command = group.get_command(ctx, rest[0]) if rest else None
-    takes = command is None or any("--settings" in param.opts for param in command.params)
-    if not takes and not isinstance(command, click.Group):
-        return rest
-    words = 2 if isinstance(command, click.Group) else 1
-    return [*rest[:words], *option, *rest[words:]]
+    count = 2 if first == "--settings" else int(first.startswith("--settings="))
+    return args[:count], args[count:]
 
 
 @click.group(
@@ -130,6 +139,7 @@ def _move_settings(group: LazyGroup, ctx: click.Context, args: list[str]) -> lis
     epilog="Example: reconciler init manifests && reconciler validate manifests",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="reconciler")
+@unused_settings_option
 def cli() -> None:
     """Apply the manifests of a Git repository, and write their status back to it.
     Settings: --settings, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.

@@ -67,6 +67,21 @@ def settings_option(command: _Command) -> _Command:
     )(command)
 
 
+def unused_settings_option(command: _Command) -> _Command:
+    """Add ``--settings FILE`` to a ``command`` that needs none: it may be typed, and has no effect."""
+    return click.option("--settings", metavar="FILE", hidden=True, expose_value=False)(command)
+
+
+def refused_settings_option(remedy: str) -> Callable[[_Command], _Command]:
+    """Add ``--settings FILE`` to a command that makes settings itself, which refuses it and says the ``remedy``."""
+
+    def refuse(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise click.UsageError(f"`{ctx.info_name}` has settings of its own; {remedy}", ctx)
+
+    return click.option("--settings", metavar="FILE", hidden=True, expose_value=False, callback=refuse)
+
+
 def org_option(command: _Command) -> _Command:
     """Add the option ``--org NAME`` to ``command``, for use without settings."""
     words = f"The org of the manifests; else that of the settings, else {DEFAULT_ORG}."

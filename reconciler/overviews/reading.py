@@ -81,11 +81,17 @@ def read_details(context: ReadContext, *, key: Target) -> ResourceDetails | Sour
     from reconciler.queries.existence import source_of
     from reconciler.queries.resources import describe_resource
     from reconciler.queries.sources import describe_source
+    from reconciler.queries.summary import has_crashed
 
     named = context.find_target(key)
     if isinstance(named, str):
         return describe_source(context.settings, context.records, source_of(named), daemon_runs=context.daemon_runs())
-    return describe_resource(context.settings, context.records, named, context.now())
+    details = describe_resource(context.settings, context.records, named, context.now())
+    if not context.reads_logs or not has_crashed(details.facts):
+        return details
+    from reconciler.queries.logs import find_last_line
+
+    return details._replace(last_line=find_last_line(context.settings, named))
 
 
 def read_events(context: ReadContext, *, key: Target | None) -> Feed:

@@ -118,7 +118,9 @@ def show_details(details: ResourceDetails | SourceDetails, style: TextStyle) -> 
     from reconciler.render.sources import source_sections
 
     if isinstance(details, ResourceDetails):
-        return section_text(resource_sections(*details[:3], style, details[3:]), colour=style.colour)
+        return section_text(
+            resource_sections(*details[:3], style, details[3:5], details.last_line), colour=style.colour
+        )
     return section_text(source_sections(details, style.colour), colour=style.colour)
 
 
@@ -129,7 +131,7 @@ def make_details_document(details: ResourceDetails | SourceDetails) -> dict[str,
     from reconciler.render.sources import source_details_document
 
     if isinstance(details, ResourceDetails):
-        return details_document(*details)
+        return details_document(*details[:5])
     return {"kind": SOURCES, **source_details_document(details)}
 
 

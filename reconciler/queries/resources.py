@@ -52,6 +52,7 @@ class ResourceDetails(NamedTuple):
     """All that is known about a resource, with its last commands, newest first, and its last events, oldest first.
 
     ``next_runs`` are the next times of a cron workload, in seconds since the epoch; ``no_runs`` says why it has none.
+    ``last_line`` is what a workload wrote before it ended with an error, where the reader may read logs.
     """
 
     facts: ResourceFacts
@@ -59,6 +60,7 @@ class ResourceDetails(NamedTuple):
     events: Sequence[Event]
     next_runs: Sequence[float] = ()
     no_runs: str = ""
+    last_line: str = ""
 
 
 def find_resources(

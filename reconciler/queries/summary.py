@@ -19,7 +19,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import Source, open_source
-from reconciler.status.conditions import compute_conditions
+from reconciler.status.conditions import ResourceFacts, compute_conditions
 from reconciler.status.facts import FactsReader
 from reconciler.status.source_status import read_source_status
 from reconciler.status.summary import (
@@ -219,6 +219,12 @@ def _find_beginning(records: Records, key: Key) -> float | None:
 
 def _is_bad(type_: str, status: bool) -> bool:
     return status is ConditionType(type_).abnormal
+
+
+def has_crashed(facts: ResourceFacts) -> bool:
+    """Whether a program of a workload with ``facts`` ended with an error."""
+    is_workload = facts.key.kind is Kind.WORKLOAD
+    return is_workload and any(CRASH in condition.message for condition in compute_conditions(facts))
 
 
 def list_crashed(summary: StatusSummary) -> list[Key]:

@@ -17,6 +17,7 @@ from reconciler.manifests.defaults import drop_defaults
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.model.revision import shorten_revision
+from reconciler.printable import truncate_text
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.conditions import Condition
@@ -100,15 +101,17 @@ def resource_sections(
     events: Iterable[Event],
     style: TextStyle,
     schedule: tuple[Sequence[float], str] = ((), ""),
+    last_line: str = "",
 ) -> Iterator[tuple[str, str]]:
     """Titles with their lines; a section without lines is ``""``.
 
     ``schedule`` has the next times of a cron workload, in seconds since the epoch, and why there are none.
+    ``last_line`` is what a workload wrote before it ended with an error, "" for whoever may not read logs.
     """
     colour = style.colour
     colours = _HEALTH_COLOURS if colour else None
     title, rows = paint_text(str(facts.key), "bold", colour), list(_list_summary_rows(facts))
-    ailments = list(_list_ailment_rows(facts))
+    ailments = list(_list_ailment_rows(facts, last_line))
     yield "", title if ailments else f"{title}\n{align_columns(rows, '  ', colours)}"
     yield "Not well", _indent_rows(ailments)
     yield "Summary", align_columns(rows, "  ", colours) if ailments else ""
@@ -311,7 +314,7 @@ def _list_summary_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         yield "Alias", newest.alias
 
 
-def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
+def _list_ailment_rows(facts: ResourceFacts, last_line: str) -> Iterator[tuple[str, str]]:
     """What is not as it should be, a reason with its message each; first why the resource is not ready."""
     listed = ""
     for condition in compute_conditions(facts):
@@ -328,7 +331,9 @@ def _list_ailment_rows(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
             yield replica["name"], message
             listed += message
     if _CRASH in listed and facts.key.kind is Kind.WORKLOAD:
-        # Lines of logs may have secrets, and this text is for more people than may read logs.
+        # Lines of logs may have secrets: conditions have none, since more people read them than may read logs.
+        if last_line:
+            yield "Last line", truncate_text(strip_control(last_line))
         yield "Log", f"its last lines: reconciler logs {facts.key}"
 
 

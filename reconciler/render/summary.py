@@ -98,6 +98,8 @@ def _list_rows(source: SourceSummary, daemon_runs: bool) -> Iterator[tuple[str, 
         yield "Newest", f"{newest.commit[:_DIGEST]} {newest.subject} ({newest.author})"
     if status.trouble is not None:
         yield "Refusal" if status.refused is not None else "Trouble", trouble_sentence(status, status.trouble)
+        if status.refused is not None:
+            yield "Repair", "reconciler plan shows each error with its line, and what to do"
     elif newest is not None and not source.is_current and status.suspension is None and status.pin is None:
         yield "Next", "the daemon reads it" if daemon_runs else "no daemon runs; `reconciler apply` reads it"
     pushed = status.conditions.get(ConditionType.STATUS_PUSHED)
@@ -124,7 +126,7 @@ def _format_verdict(summary: StatusSummary) -> str:
     more = summary.unready_count - len(summary.unready)
     listed = f" ({more} more are not listed; see: reconciler get)" if more > 0 else ""
     resources = f"{summary.total} resource{'' if summary.total == 1 else 's'}"
-    counted = f"{resources}, {summary.unready_count or 'none'} not ready{listed}"
+    counted = f"{resources}, {summary.unready_count or 'none'} not ready{listed}" if summary.total else "no resources"
     verdict = {
         Outlook.WELL: "all is well",
         Outlook.PROGRESSING: "in progress",

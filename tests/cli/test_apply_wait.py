@@ -62,13 +62,14 @@ def test_in_vain_it_names_what_is_not_healthy_and_why(sandbox: HostSandbox) -> N
     sandbox.repo.commit({"shop/bad.yaml": broken})
     result = sandbox.run("apply", "--wait", "--timeout", "3")
     assert result.returncode == 1
-    alone, first, api, bad = result.stderr.splitlines()
+    alone, first, api, bad, more = result.stderr.splitlines()
     assert alone.startswith("warning: ")
     assert first == "error: not everything is healthy after 3 s:"
     assert api.startswith(f"  {API}  2 of 2 replicas updated, 0 available; api-")
     assert api.endswith(": main: the readiness probe failed: exit code 1")
     assert bad.startswith("  workload/shop/bad@here  1 of 1 replicas updated, 0 available; bad-")
     assert bad.endswith(": main: ended with 3 (Error)")
+    assert more == "  what they wrote last: reconciler status"
     message = bad.replace("  workload/shop/bad@here  ", "not healthy at here: ")
     assert shown(sandbox, "bad")["conditions"][0]["message"] == message
     assert message in sandbox.status("shop/workload/bad.yaml"), "the last round is in the status"

@@ -66,6 +66,8 @@ VOLUMES = {"snapshots"}
 """Commands whose target is a volume set."""
 ASKING_FIRST = {"render", "volume import", "volume clone", "volume delete-final-snapshot"}
 """Commands that look for a location or a snapshot before the target, which may be deleted."""
+OWN_SETTINGS = {"up", "down"}
+"""Commands that make settings themselves, and would ignore those of a file."""
 OF_PROGRAMS = {"exec": 125}
 """Command → its exit code for a resource that is not there, which is none of the program that it runs."""
 
@@ -118,6 +120,25 @@ def test_an_option_without_its_value_or_with_a_wrong_one_is_wrong_use(
             line = refuse(sandbox, *grammar.words, option.opts[0], "nonsense")
             assert "invalid value for" in line
             assert "nonsense" in line
+
+
+@pytest.mark.parametrize("grammar", COMMANDS, ids=name_case)
+def test_settings_stand_in_each_place(sandbox: CommandSandbox, grammar: Grammar) -> None:
+    group, *below = grammar.words
+    for option in (["--settings", "nowhere.yaml"], ["--settings=nowhere.yaml"]):
+        places = [[*option, *grammar.words], [*grammar.words, *option], [group, *option, *below]]
+        helps = [sandbox.run(*words, "--help") for words in places]
+        if group in OWN_SETTINGS:
+            lines = {refuse(sandbox, *words).partition("; ")[0] for words in places}
+            assert lines == {f"error: `{group}` has settings of its own"}
+        elif isinstance(grammar.command, click.Group):
+            assert {(shown.code, shown.err) for shown in helps[:2]} == {(0, "")}
+        else:
+            assert {(shown.code, shown.err, shown.out) for shown in helps} == {(0, "", helps[0].out)}
+        if any("--settings" in param.opts for param in grammar.options()) and group not in ("install", "uninstall"):
+            refusals = [sandbox.run(*words) for words in places]
+            assert {refused == refusals[0] for refused in refusals} == {True}, refusals
+            assert refusals[0].code
 
 
 @pytest.mark.parametrize("name", read_commands())

@@ -55,6 +55,8 @@ def test_a_refused_commit_is_shown_with_its_reason(sandbox: CommandSandbox) -> N
     result = sandbox.run("status")
     refused = rf"{bad[:12]} \(Break it, .*\) is refused since .*shop/bad\.yaml:\d+:\d+"
     assert re.match(refused, row(result.out, "Refusal"))
+    assert row(result.out, "Repair") == "reconciler plan shows each error with its line, and what to do"
+    assert "shop/bad.yaml" in sandbox.run("plan").out
     assert (result.code, result.out.endswith(": not all is well\n")) == (1, True)
     result = sandbox.run("status", bad[:8])
     assert (result.code, f"{bad[:12]} is refused" in result.out) == (1, True)

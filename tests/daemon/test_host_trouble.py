@@ -64,12 +64,20 @@ def test_a_program_that_listens_on_another_port_leads_to_a_message_with_both(tmp
     assert re.search(rf"Not well\n  Loading +.*: the readiness probe failed: {named}\n", described), described
 
 
-def test_status_shows_what_a_program_wrote_last_before_it_ended(tmp_path: Path) -> None:
+def test_people_see_what_a_program_wrote_last_before_it_ended(tmp_path: Path) -> None:
     crash = served(replicas=1, args=["-c", "print('begin', flush=True); import nosuch"], **PLAIN)
     with host_sandbox(tmp_path, {"shop/web.yaml": crash}) as sandbox, sandbox.daemon():
         block = "\n\nLast lines of their logs\n  workload/shop/web  ModuleNotFoundError: No module named 'nosuch'\n\n"
         wait(lambda: block in sandbox.run("status").stdout, "the last line stands behind the reason")
         assert "nosuch" not in sandbox.run("status", "-o", "json").stdout, "the records have no line of a log"
+        described = sandbox.run("describe", "workload/shop/web").stdout
+        assert (
+            "\n  Last line  ModuleNotFoundError: No module named 'nosuch'\n  Log        its last lines: " in described
+        )
+        assert "Error: No module" not in sandbox.run("describe", "workload/shop/web", "-o", "json").stdout
+        waited = sandbox.run("apply", "--wait", "--timeout", "1s")
+        assert waited.returncode == 1
+        assert "what they wrote last: reconciler status\n" in waited.stderr
 
 
 @pytest.mark.slow

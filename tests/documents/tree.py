@@ -33,7 +33,8 @@ def nodes(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every place in ``schema`` where a value can stand, the root left out; ``[]`` is an item, ``{}`` a map's value."""
-    inner = [(f"{path}.{name}", child) for name, child in schema.get("properties", {}).items()]
+    named = schema.get("properties", {}).items()
+    inner = [(f"{path}.{name}", child) for name, child in named]
     if "items" in schema:
         inner.append((f"{path}[]", schema["items"]))
     if isinstance(schema.get("additionalProperties"), dict):
@@ -43,7 +44,12 @@ def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
             yield path_of_child, child
         yield from fields(child, path_of_child)
     for branch in schema.get("allOf", ()):
-        yield from fields(branch.get("then", {}), f"{path}<{branch.get('if', {}).get('properties')}>")
+        condition = f"{path}<{branch.get('if', {}).get('properties')}>"
+        # What a branch only narrows is explained where it stands without a condition.
+        explained = {f"{condition}.{name}" for name, child in named if "title" in child}
+        for place, field in fields(branch.get("then", {}), condition):
+            if "title" in field or "$ref" in field or place not in explained:
+                yield place, field
 
 
 def met(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:

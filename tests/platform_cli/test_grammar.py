@@ -84,6 +84,20 @@ def test_what_is_mistyped_is_wrong_use_that_names_the_right_one(row: Row, capsys
         assert "missing argument" in refuse(capsys, *row.words)
 
 
+@pytest.mark.parametrize("row", ROWS, ids=name_row)
+def test_options_of_every_command_stand_before_it_and_behind_it(row: Row, capsys: pytest.CaptureFixture[str]) -> None:
+    typed: list[str] = []
+    for option in COMMON:
+        value = [] if option.flag else [option.choices[0] if option.choices else "5"]
+        typed += [option.names.split("/")[-1], *value]
+    helps = []
+    for words in ([*typed, *row.words], [*row.words, *typed]):
+        assert run_command_line([*words, "--help"]) == 0, words
+        helps.append(capsys.readouterr())
+    assert helps[0] == helps[1]
+    assert helps[0].err == ""
+
+
 @pytest.mark.parametrize(("word", "meant"), [("version", "--version"), ("completion", "misc install-completion")])
 def test_a_word_of_other_tools_names_what_does_the_same(
     word: str, meant: str, capsys: pytest.CaptureFixture[str]

@@ -68,7 +68,7 @@ async def show_resource(call: Call) -> Response:
     details = await call.apart(
         lambda: describe_resource(call.api.settings, call.reader.records, key, call.api.clock.now())
     )
-    document = details_document(*details)
+    document = details_document(*details[:5])
     shown, drift = await run_in_thread(call, lambda: _read_desired(call, key))
     replicas, fault = await read_replicas(call, key)
     usage = await draw_usage(call, key)

@@ -105,9 +105,18 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         _warn_about_status(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
             print_error(f"not everything is healthy after {min(timeout, round(time.monotonic() - begun, 1)):g} s:")
-            echo_text(indent("\n".join(unhealthy_lines(records)), "  "), err=True)
+            _list_unhealthy(unhealthy_lines(records))
             return 1
     return code
+
+
+def _list_unhealthy(lines: list[str]) -> None:
+    """Print ``lines``, and where the last words of those stand whose program ended."""
+    from reconciler.queries.summary import CRASH
+
+    echo_text(indent("\n".join(lines), "  "), err=True)
+    if any(CRASH in line for line in lines):
+        echo_text("  what they wrote last: reconciler status", err=True)
 
 
 def _load_plans(settings: Settings, plan_file: Path | None) -> Plans:

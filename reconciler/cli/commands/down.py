@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.local_settings import follow_directory
-from reconciler.cli.options import load_settings_as_owner
+from reconciler.cli.options import load_settings_as_owner, refused_settings_option
 from reconciler.cli.output.printing import note_at_interrupt
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state
@@ -29,6 +29,7 @@ _POLL_SECONDS = 0.05
 @click.command(epilog="Example: reconciler down --volumes")
 @click.argument("source", metavar="[DIR|URL]", default=".")
 @click.option("--volumes", is_flag=True, help="Also delete the volumes, the records and the logs.")
+@refused_settings_option("a daemon with those of a file ends by Ctrl-C, or: systemctl stop reconciler")
 def command(source: str, volumes: bool) -> None:
     """End the daemon that `reconciler up` started for DIR or URL, and every replica of it.
 

@@ -11,7 +11,7 @@ import click
 from reconciler.cli.commands.init import TEMPLATES, create_example
 from reconciler.cli.local.followed_source import choose_source, read_declared
 from reconciler.cli.local_settings import Followed, check_directory, write_settings
-from reconciler.cli.options import DEFAULT_ORG, Duration, org_option
+from reconciler.cli.options import DEFAULT_ORG, Duration, org_option, refused_settings_option
 from reconciler.errors import RefusedError, UsageError
 
 
@@ -40,6 +40,7 @@ class StartOptions(NamedTuple):
 @click.option("--set", "more", metavar="FIELD=VALUE", multiple=True, help="Add a setting; repeatable.")
 @click.option("--template", type=click.Choice(TEMPLATES), metavar="NAME", help="The example in an empty DIR; web.")
 @org_option
+@refused_settings_option("those of a file: reconciler run --settings FILE; one more: up --set FIELD=VALUE")
 def command(source: str, files: tuple[str, ...], k8s: str, yes: bool, template: str | None, **options: Any) -> int:
     """Run what the newest commit of DIR or URL says on this machine; needs no settings and no root.
 

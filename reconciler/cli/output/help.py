@@ -44,8 +44,6 @@ def wrap_example(text: str, width: int) -> list[str]:
 
 
 def use_help_context(command: click.Command) -> click.Command:
-    """``command`` with such help, and the commands below it."""
+    """``command`` with such help."""
     command.context_class = HelpContext
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        use_help_context(below)
     return command
