@@ -20,7 +20,7 @@ from tests.support.waiting import serving
 
 DESCRIPTIONS = Path(__file__).parent / "descriptions"
 PREFIXES = {
-    "github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0",
+    "github": "/api/v3", "gitlab": "", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0",
     "bitbucket-server": "/rest",
 }  # fmt: skip
 TOKEN = "planted-token-4711"
@@ -134,7 +134,9 @@ class StubForge:
         if path.endswith("/builds") or ("/statuses" in path and "deployments" not in path):
             sha = names.get("sha") or names.get("commit") or names["commitId"]
             self.statuses.setdefault(sha, []).append(body)
-            return (204, None) if path.endswith("/builds") else (201, {"id": self.next_id(), "key": "x"})
+            if path.endswith("/builds"):
+                return 204, None
+            return (200 if self.kind == "gitlab" else 201), {"id": self.next_id(), "key": "x"}
         if "check-runs" in path:
             return self._check_run(method, names, body)
         if "deployments" in path:
@@ -189,10 +191,7 @@ class StubForge:
                     return 200, {"id": int(own)}
             return 404, {"message": "Not Found"}
         number = int(
-            names.get("issue_number")
-            or names.get("index")
-            or names.get("merge_request_iid")
-            or names["pull_request_id"]
+            names.get("issue_number") or names.get("index") or names.get("noteable_id") or names["pull_request_id"]
         )
         comments = self.comments.setdefault(number, {})
         if method == "GET":
