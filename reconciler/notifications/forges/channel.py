@@ -49,7 +49,7 @@ class ForgeChannel:
             message.at,
             message.link,
             place_findings(message.findings, self._set.paths[message.source]),
-            self._set.settings.environment,
+            self._set.environments[message.source],
         )
         try:
             shown = await forge.report_commit(report, reference)

@@ -27,6 +27,8 @@ TOKEN = "planted-token-4711"
 COMMIT = "4f" * 20
 _REPOSITORY = ("owner", "repo", "workspace", "repo_slug", "id", "projectKey", "repositorySlug")
 """Parameters that name the repository."""
+_DEPLOYMENT_FILTERS = {"sha": "ref", "environment": "environment", "task": "task"}
+"""Parameters of a list of deployments, and the fields that have them."""
 
 
 class Request(NamedTuple):
@@ -169,7 +171,8 @@ class StubForge:
         body, query = request.body, request.query
         if method == "GET":
             listed = [{**one, "status": one["states"][-1]} for one in self.deployments.values()]
-            return 200, [one for one in listed if "sha" not in query or one["ref"] == query["sha"]]
+            filters = [(field, query[name]) for name, field in _DEPLOYMENT_FILTERS.items() if name in query]
+            return 200, [one for one in listed if all(one[field] == value for field, value in filters)]
         if path.endswith("/deployments"):
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made

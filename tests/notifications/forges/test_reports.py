@@ -29,6 +29,8 @@ SUPERSEDED = {
     "bitbucket-server": "CANCELLED",
 }  # fmt: skip
 
+_FAILED = {"github": "failure", "gitlab": "failed"}
+
 
 def _states(stub: StubForge) -> list[str]:
     return [status["state"] for status in stub.statuses[COMMIT]]
@@ -174,6 +176,22 @@ async def test_a_deployment_follows_the_run(kind: str, states: list[str], tmp_pa
         [deployment] = stub.deployments.values()
         assert deployment["environment"] == "production"
         assert [state for state in deployment["states"] if state] == states
+        assert not stub.faults
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+async def test_two_sources_of_one_repository_have_a_deployment_each(kind: str, tmp_path: Path) -> None:
+    with run_stub(kind) as stub:
+        settings = make_settings(kind, stub.url, tmp_path, environment="production", sources=("shop", "edge"))
+        sources = (SOURCE, msgspec.structs.replace(SOURCE, name="edge", path="edge"))
+        channel = ForgeChannel(ForgeSet("forge", settings, sources, SystemClock(), ForgeOptions(pause=0.0)))
+        for sequence, (source, state) in enumerate((("shop", State.SUCCESS), ("edge", State.FAILURE)), 1):
+            await channel.send(make_message(state, source=source, sequence=sequence), "")
+        await channel.close()
+        first, second = stub.deployments.values()
+        assert [one["states"][-1] for one in (first, second)] == ["success", _FAILED[kind]]
+        names = [one["environment"] for one in (first, second)]
+        assert names == (["production/shop", "production/edge"] if kind == "gitlab" else ["production"] * 2)
         assert not stub.faults
 
 
