@@ -146,5 +146,6 @@ def next_digest(settings: DigestSettings, at: float) -> float:
     """When the next digest after ``at`` is due."""
     zone = ZoneInfo(settings.zone)
     now, clock = datetime.fromtimestamp(at, zone), time.fromisoformat(settings.at)
-    day = now.date() + timedelta(days=now.time() >= clock)
-    return datetime.combine(day, clock, zone).timestamp()
+    days = (now.date() + timedelta(days=number) for number in range(3))
+    # Where the clock is set back, an hour that is over comes a second time.
+    return next(due for day in days if (due := datetime.combine(day, clock, zone).timestamp()) > at)
