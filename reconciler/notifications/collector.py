@@ -20,6 +20,7 @@ from reconciler.notifications.outcomes import (
 from reconciler.notifications.rules import OWN_RULE, Rules, Subject, gvc_of
 from reconciler.notifications.severity import Severity
 from reconciler.notifications.troubles import TroubleLog, read_tags
+from reconciler.reasons import Reason
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
 from reconciler.records.store import Records
@@ -105,12 +106,26 @@ class Collector:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
         self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
+        since = self._follow_approvals(run, state, notice.at)
         if run.waiting:
             approval = make_approval_message(run, notice.at)
             about = Subject(
                 approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
             )
-            self._outbox.send(News(approval, about, "", notice.at))
+            self._outbox.send(News(approval, about, f"{since:.3f}", notice.at))
+
+    def _follow_approvals(self, run: RunNotice, state: State, at: float) -> float:
+        """Since when steps of the source wait for an approval; 0: none do, or the run does not say.
+
+        Steps that wait again are news, though they are those of an approval that was asked for before.
+        """
+        troubles, target, kind = self._records.troubles, source_target(run.source), str(EventType.APPROVAL)
+        if run.waiting:
+            troubles.open(Trouble(kind, target, "", run.source, Reason.APPROVAL_REQUIRED, run.hold_digest, at))
+            return next(one.since for one in troubles.find(kind, target, ""))
+        if state is State.SUCCESS:
+            troubles.close(kind, target)
+        return 0.0
 
     def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:
         """Since when runs of the source fail (0: they do not), and whether ``run`` ends that."""
