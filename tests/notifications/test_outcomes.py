@@ -101,8 +101,8 @@ def test_an_approval_is_asked_for_once_for_each_digest(make_post: MakePost) -> N
 def test_an_approval_of_the_same_steps_is_asked_for_again_after_nothing_waited(make_post: MakePost) -> None:
     post = make_post(notify(rule(events=("approval",))))
     for outcome in ("waiting", "waiting", "running", "failed", "waiting", "applied", "waiting", "refused", "waiting"):
-        held = {"hold_digest": "0123456789" * 6, "waiting": 1} if outcome == "waiting" else {}
-        post.run(outcome, **held)
+        fields = {"hold_digest": "0123456789" * 6, "waiting": 1} if outcome == "waiting" else {}
+        post.run(outcome, **fields)
         post.collect(after=60)
         post.deliver()
     assert len(post.titles()) == 2
