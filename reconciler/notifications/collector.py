@@ -44,7 +44,7 @@ class Collector:
         self._records = records
         self._clock = clock
         self._settings = settings.notifications
-        self._rules = Rules(settings.notifications)
+        self._rules = Rules(settings.notifications, list_forge_sources(settings, settings.notifications))
         self._outbox = Outbox(records, self._rules)
         self._troubles = TroubleLog(records, self._rules, self._outbox)
 
@@ -136,6 +136,18 @@ class Collector:
         if state is State.SUCCESS:
             return 0.0, bool(troubles.close(kind, target))
         return 0.0, False
+
+
+def list_forge_sources(settings: Settings, notifications: NotificationSettings) -> dict[str, tuple[str, ...]]:
+    """Forge → the sources that have their repositories there."""
+    if not notifications.forges:
+        return {}
+    from reconciler.notifications.forges.address import has_source  # with modules that others do without
+
+    return {
+        name: tuple(source.name for source in settings.sources if has_source(forge, source))
+        for name, forge in notifications.forges.items()
+    }
 
 
 def is_of_gvcs(run: RunNotice) -> bool:
