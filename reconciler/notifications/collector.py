@@ -105,14 +105,19 @@ class Collector:
         if run.commit:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
-        self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
-        since = self._follow_approvals(run, state, notice.at)
+        fingerprint = f"{fingerprint_run(run)}/{trouble:.3f}"
+        if state is State.SUCCESS:
+            # So is a success after another commit, such as by a rollback.
+            since = self._records.notices.follow_commit(run.source, run.commit, notice.at, recovers=recovers)
+            fingerprint += f"/{since:.3f}" * bool(since)
+        self._outbox.send(News(message, subject, fingerprint, notice.at))
+        asked = self._follow_approvals(run, state, notice.at)
         if run.waiting:
             approval = make_approval_message(run, notice.at)
             about = Subject(
                 approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
             )
-            self._outbox.send(News(approval, about, f"{since:.3f}", notice.at))
+            self._outbox.send(News(approval, about, f"{asked:.3f}", notice.at))
 
     def _follow_approvals(self, run: RunNotice, state: State, at: float) -> float:
         """Since when steps of the source wait for an approval; 0: none do, or the run does not say.
