@@ -25,7 +25,7 @@ REVISION = f"main@sha1:{COMMIT}"
 WORDS = {
     EventType.RUN: "A commit: it is being applied, waits, was applied, or failed.",
     EventType.REFUSED: "A revision with errors: nothing of it is applied. The findings name file and line.",
-    EventType.APPROVAL: "Steps wait for `reconciler approve`; once for each digest of these steps.",
+    EventType.APPROVAL: "Steps wait for `reconciler approve`; once for each digest of these steps, until none wait.",
     EventType.HEALTH: "Resources are unhealthy, or healthy again.",
     EventType.DRIFT: "A location differs from what was applied, or no longer does.",
     EventType.VOLUME: "A volume is nearly full, or has room again; its disk has less free than "

@@ -29,7 +29,7 @@ class Notifications:
     def _open(self) -> None:
         settings, records = self._runner.settings, self._runner.records
         notifications = settings.notifications
-        forget_channels(records, notifications.channels if notifications is not None else ())
+        forget_channels(records, notifications)
         if notifications is None:
             records.notices.forget()
             return

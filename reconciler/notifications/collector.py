@@ -20,6 +20,7 @@ from reconciler.notifications.outcomes import (
 from reconciler.notifications.rules import OWN_RULE, Rules, Subject, gvc_of
 from reconciler.notifications.severity import Severity
 from reconciler.notifications.troubles import TroubleLog, read_tags
+from reconciler.reasons import Reason
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
 from reconciler.records.store import Records
@@ -43,7 +44,7 @@ class Collector:
         self._records = records
         self._clock = clock
         self._settings = settings.notifications
-        self._rules = Rules(settings.notifications)
+        self._rules = Rules(settings.notifications, list_forge_sources(settings, settings.notifications))
         self._outbox = Outbox(records, self._rules)
         self._troubles = TroubleLog(records, self._rules, self._outbox)
 
@@ -104,13 +105,32 @@ class Collector:
         if run.commit:
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
-        self._outbox.send(News(message, subject, f"{fingerprint_run(run)}/{trouble:.3f}", notice.at))
+        fingerprint = f"{fingerprint_run(run)}/{trouble:.3f}"
+        if state is State.SUCCESS:
+            # So is a success after another commit, such as by a rollback.
+            since = self._records.notices.follow_commit(run.source, run.commit, notice.at, recovers=recovers)
+            fingerprint += f"/{since:.3f}" * bool(since)
+        self._outbox.send(News(message, subject, fingerprint, notice.at))
+        asked = self._follow_approvals(run, state, notice.at)
         if run.waiting:
             approval = make_approval_message(run, notice.at)
             about = Subject(
                 approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
             )
-            self._outbox.send(News(approval, about, "", notice.at))
+            self._outbox.send(News(approval, about, f"{asked:.3f}", notice.at))
+
+    def _follow_approvals(self, run: RunNotice, state: State, at: float) -> float:
+        """Since when steps of the source wait for an approval; 0: none do, or the run does not say.
+
+        Steps that wait again are news, though they are those of an approval that was asked for before.
+        """
+        troubles, target, kind = self._records.troubles, source_target(run.source), str(EventType.APPROVAL)
+        if run.waiting:
+            troubles.open(Trouble(kind, target, "", run.source, Reason.APPROVAL_REQUIRED, run.hold_digest, at))
+            return next(one.since for one in troubles.find(kind, target, ""))
+        if state is State.SUCCESS:
+            troubles.close(kind, target)
+        return 0.0
 
     def _follow_source(self, run: RunNotice, state: State, at: float) -> tuple[float, bool]:
         """Since when runs of the source fail (0: they do not), and whether ``run`` ends that."""
@@ -121,6 +141,18 @@ class Collector:
         if state is State.SUCCESS:
             return 0.0, bool(troubles.close(kind, target))
         return 0.0, False
+
+
+def list_forge_sources(settings: Settings, notifications: NotificationSettings) -> dict[str, tuple[str, ...]]:
+    """Forge → the sources that have their repositories there."""
+    if not notifications.forges:
+        return {}
+    from reconciler.notifications.forges.address import has_source  # with modules that others do without
+
+    return {
+        name: tuple(source.name for source in settings.sources if has_source(forge, source))
+        for name, forge in notifications.forges.items()
+    }
 
 
 def is_of_gvcs(run: RunNotice) -> bool:

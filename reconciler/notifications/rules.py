@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -40,12 +40,14 @@ class Rules:
     """The rules of the settings and of GVCs, by channel in their order: the first one that fits decides.
 
     Without rules in the settings, each channel has one of its own, but for those that are open to GVCs.
+    ``forge_sources`` names the sources of each forge, which is sent nothing about others.
     """
 
-    def __init__(self, settings: NotificationSettings) -> None:
+    def __init__(self, settings: NotificationSettings, forge_sources: Mapping[str, tuple[str, ...]] = {}) -> None:
         usual = (name for name, channel in settings.channels.items() if not channel.gvcs)
         rules = settings.rules or tuple(NotificationRuleSettings(name, (name,)) for name in usual)
-        self._rules = (*rules, *map(make_forge_rule, settings.forges))
+        forges = (make_forge_rule(forge, forge_sources.get(forge, ())) for forge in settings.forges)
+        self._rules = (*rules, *forges)
         self._channels = (*settings.channels, *settings.forges)
         self.forges = frozenset(settings.forges)
         self.has_tags = any(rule.tags for rule in rules)
@@ -76,11 +78,11 @@ class Rules:
         return next((rule for rule in self.by_channel[channel] if _is_about(rule, subject)), None)
 
 
-def make_forge_rule(forge: str) -> NotificationRuleSettings:
-    """The rule of the forge of that name: all that happens to a commit is shown there, at once."""
+def make_forge_rule(forge: str, sources: tuple[str, ...] = ()) -> NotificationRuleSettings:
+    """The rule of the forge of that name: all that happens to a commit of ``sources`` (none: any) is shown at once."""
     events = (str(EventType.RUN), str(EventType.REFUSED))
     states = tuple(str(state) for state in State if state is not State.NONE)
-    return NotificationRuleSettings(forge, (forge,), events, states, wait=0.0, interval=0.0)
+    return NotificationRuleSettings(forge, (forge,), events, states, sources, wait=0.0, interval=0.0)
 
 
 def _matches_subject(rule: NotificationRuleSettings, subject: Subject) -> bool:
@@ -146,5 +148,6 @@ def next_digest(settings: DigestSettings, at: float) -> float:
     """When the next digest after ``at`` is due."""
     zone = ZoneInfo(settings.zone)
     now, clock = datetime.fromtimestamp(at, zone), time.fromisoformat(settings.at)
-    day = now.date() + timedelta(days=now.time() >= clock)
-    return datetime.combine(day, clock, zone).timestamp()
+    days = (now.date() + timedelta(days=number) for number in range(3))
+    # Where the clock is set back, an hour that is over comes a second time.
+    return next(due for day in days if (due := datetime.combine(day, clock, zone).timestamp()) > at)

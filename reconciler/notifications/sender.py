@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +24,7 @@ from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import CHANNEL
 from reconciler.settings import Settings
+from reconciler.settings.notifications import NotificationSettings
 from reconciler.status.conditions import make_condition
 from reconciler.tasks import cancel_and_wait
 
@@ -261,9 +262,10 @@ def _with_link(message: Message, make_link: Callable[[Message], str]) -> Message
     return message if message.link else msgspec.structs.replace(message, link=make_link(message))
 
 
-def forget_channels(records: Records, channels: Iterable[str]) -> None:
-    """Remove the conditions of channels that are none of ``channels``. Raises RecordsError."""
-    known = {channel_scope(name) for name in channels}
+def forget_channels(records: Records, settings: NotificationSettings | None) -> None:
+    """Remove the conditions of channels and forges that ``settings`` do not have. Raises RecordsError."""
+    names = () if settings is None else (*settings.channels, *settings.forges)
+    known = {channel_scope(name) for name in names}
     for scope in records.conditions.scopes_below(CHANNEL):
         if scope not in known:
             records.conditions.forget(scope)

@@ -154,13 +154,20 @@ class TroubleLog:
                 self._close(EventType.DAEMON, target, "", now)
 
     def check_records(self, names: Iterable[str], now: float) -> None:
-        """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``."""
+        """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``.
+
+        What another source has now is a trouble of that one, so that its end is sent.
+        """
         for key in self._records.troubles.list_keys(str(EventType.DAEMON), str(Reason.LOCATION_UNREACHABLE)):
             # The daemon says so again if it is still away, and nothing if it is back.
             self._returning[key.removeprefix("location/")] = now + RETURN_SECONDS
-        sources = {"", *names}
-        for trouble in self._records.troubles.all():
-            if trouble.source not in sources:
+        sources, troubles = {"", *names}, self._records.troubles.all()
+        owners = self._find_owners({trouble.key for trouble in troubles})
+        for trouble in troubles:
+            owner = owners.get(trouble.key, trouble.source)
+            if owner != trouble.source and owner in sources:
+                self._records.troubles.move(trouble, owner)
+            if owner not in sources:
                 self._records.troubles.close(trouble.event, trouble.key, trouble.location)
             elif trouble.event == EventType.HEALTH and not self._is_unhealthy(trouble):
                 self._close(EventType.HEALTH, trouble.key, trouble.location, now)

@@ -98,6 +98,16 @@ def test_an_approval_is_asked_for_once_for_each_digest(make_post: MakePost) -> N
     assert [resource.key for resource in first.resources] == ["volumeset/shop/data"]
 
 
+def test_an_approval_of_the_same_steps_is_asked_for_again_after_nothing_waited(make_post: MakePost) -> None:
+    post = make_post(notify(rule(events=("approval",))))
+    for outcome in ("waiting", "waiting", "running", "failed", "waiting", "applied", "waiting", "refused", "waiting"):
+        fields = {"hold_digest": "0123456789" * 6, "waiting": 1} if outcome == "waiting" else {}
+        post.run(outcome, **fields)
+        post.collect(after=60)
+        post.deliver()
+    assert len(post.titles()) == 2
+
+
 def test_a_failure_after_a_success_is_news_though_it_is_the_former_one(make_post: MakePost) -> None:
     post = make_post(notify(rule(interval=0.0)))
     for outcome in ("failed", "applied", "failed"):
@@ -106,6 +116,26 @@ def test_a_failure_after_a_success_is_news_though_it_is_the_former_one(make_post
         post.collect()
         post.deliver()
     assert [message.state for message in post.messages()] == [State.FAILURE, State.SUCCESS, State.FAILURE]
+
+
+def test_a_commit_that_is_applied_again_after_another_is_a_message_again(make_post: MakePost) -> None:
+    post = make_post(notify(rule(states=("success", "failure", "recovery"))))
+    for outcome, commit in (("applied", COMMIT), ("applied", NEXT), ("applied", COMMIT), ("unchanged", COMMIT)):
+        post.run(outcome, commit)
+        post.collect(after=301)
+        post.new_collector().collect()
+        post.deliver()
+    assert [message.commit for message in post.messages()] == [COMMIT, NEXT, COMMIT]
+    assert {message.state for message in post.messages()} == {State.SUCCESS}
+
+
+def test_a_rollback_to_a_commit_that_was_a_recovery_is_one_again(make_post: MakePost) -> None:
+    post = make_post()
+    for outcome in ("failed", "applied", "failed", "applied", "unchanged"):
+        post.run(outcome, NEXT if outcome == "failed" else COMMIT, failed="x" * (outcome == "failed"))
+        post.collect(after=301)
+        post.deliver()
+    assert [message.state for message in post.messages()] == [State.FAILURE, State.SUCCESS] * 2
 
 
 def test_rules_choose_by_source_gvc_and_event(make_post: MakePost) -> None:

@@ -106,6 +106,21 @@ def test_a_digest_has_the_hour_of_its_time_zone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("at", "due"),
+    [
+        ("2026-03-29T01:59:00+01:00", "2026-03-29T03:30:00+02:00"),
+        ("2026-03-29T03:10:00+02:00", "2026-03-29T03:30:00+02:00"),
+        ("2026-03-29T03:30:00+02:00", "2026-03-30T02:30:00+02:00"),
+        ("2026-10-25T02:29:00+02:00", "2026-10-25T02:30:00+02:00"),
+        ("2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"),
+        ("2026-10-25T02:15:00+01:00", "2026-10-26T02:30:00+01:00"),
+    ],
+)
+def test_a_digest_comes_once_a_day_where_the_clock_is_changed(at: str, due: str) -> None:
+    assert next_digest(DigestSettings("02:30", "Europe/Berlin"), to_seconds(at)) == to_seconds(due)
+
+
+@pytest.mark.parametrize(
     ("key", "gvc"),
     [("workload/shop/api", "shop"), ("gvc/shop", "shop"), ("secret/db", ""), ("source/main", ""), ("", "")],
 )

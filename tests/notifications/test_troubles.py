@@ -6,13 +6,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
+from reconciler.model.record import Health
 from reconciler.notifications.message import EventType, State
 from reconciler.notifications.troubles import TRANSITIONS
 from reconciler.reasons import ConditionType, Reason
 from reconciler.reasons import EventType as KubernetesEventType
 from reconciler.records.tables.events import NewEvent
+from reconciler.settings import SourceSettings
 from reconciler.status.conditions import make_condition
 from tests.notifications.harness import Post, notify, rule
 from tests.records.samples import record
@@ -194,6 +197,28 @@ def test_a_deleted_workload_is_no_trouble_any_more(make_post: MakePost) -> None:
     post.collect()
     post.collect(after=60)
     assert post.titles() == []
+
+
+@pytest.mark.parametrize("left", [("edge",), ("main", "edge"), ("main",)])
+def test_what_moves_to_another_source_ends_there(make_post: MakePost, left: tuple[str, ...]) -> None:
+    post = make_post(sources=("main", "edge"))
+    post.delivers = True
+    post.records.applied.put(record(API, "local", health=Health.UNHEALTHY))
+    post.happen(API, Reason.UNHEALTHY)
+    post.collect()
+    post.collect(after=31)
+    post.records.applied.put(record(API, "local", source="edge", health=Health.UNHEALTHY))
+    post.settings = msgspec.structs.replace(
+        post.settings, sources=tuple(SourceSettings(name=name, url=f"/{name}") for name in left)
+    )
+    post.collector = post.new_collector()
+    post.collector.open()
+    assert [trouble.source for trouble in post.records.troubles.all()] == ["edge"] * ("edge" in left)
+    post.happen(API, Reason.HEALTHY)
+    post.collect()
+    post.collect(after=301)
+    ends = [title for title in post.titles() if "again" in title]
+    assert ends == [f"{API} is healthy again"] * ("edge" in left)
 
 
 def test_a_stale_source_is_a_trouble_of_the_daemon_until_it_can_be_read(make_post: MakePost) -> None:

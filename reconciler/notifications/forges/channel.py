@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from reconciler.notifications.channels.channel import SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
 from reconciler.notifications.forges.bodies import build_summary, format_status_line
+from reconciler.notifications.forges.client import ForgeRefusal
 from reconciler.notifications.forges.registry import ForgeSet
 from reconciler.notifications.forges.values import CommitReport, place_findings
 from reconciler.notifications.message import EventType, Message, State
@@ -13,6 +14,8 @@ from reconciler.notifications.message import EventType, Message, State
 SUMMARY = 60_000
 """The most characters of a summary."""
 _REMEMBERED = 1_000
+_LOGIN_REFUSED = frozenset({401, 403})
+"""What a forge answers to a token that is wrong, has ended or lacks a right. Commits wait for the next token."""
 
 
 class ForgeChannel:
@@ -46,9 +49,14 @@ class ForgeChannel:
             message.at,
             message.link,
             place_findings(message.findings, self._set.paths[message.source]),
-            self._set.settings.environment,
+            self._set.environments[message.source],
         )
-        shown = await forge.report_commit(report, reference)
+        try:
+            shown = await forge.report_commit(report, reference)
+        except ForgeRefusal as refusal:
+            if refusal.status in _LOGIN_REFUSED:
+                raise SendFailed(str(refusal)) from None
+            raise
         self._shown[commit] = (message.at, message.sequence)
         while len(self._shown) > _REMEMBERED:
             self._shown.popitem(last=False)

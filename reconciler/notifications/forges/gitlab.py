@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from reconciler.notifications.channels.channel import SendFailed
 from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import Login
 from reconciler.notifications.forges.paging import collect_pages
@@ -30,6 +31,8 @@ _STATES = {
 }
 _AGAIN = "Cannot transition status"
 """How GitLab refuses a status that the commit has already, or is beyond."""
+_BUSY = 409
+"""What GitLab answers while it carries out another request about the same status."""
 
 
 class _Named(msgspec.Struct):
@@ -167,10 +170,12 @@ class GitLab:
 
 @contextmanager
 def _pass_over_repetition() -> Iterator[None]:
-    """Let GitLab refuse a state that something has already, or is beyond."""
+    """Let GitLab refuse a state that something has already, or is beyond. What it is too busy for is tried again."""
     try:
         yield
     except ForgeRefusal as refusal:
+        if refusal.status == _BUSY:
+            raise SendFailed(str(refusal)) from None
         if refusal.status != 400 or _AGAIN not in str(refusal):
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -62,10 +63,16 @@ class ForgeSet:
         self.forges: dict[str, Forge] = {}
         self.paths: dict[str, str] = {}
         """Source → the path of its manifests in the repository."""
-        for source in sources:
-            if has_source(settings, source):
-                self.paths[source.name] = source.path
-                self.forges[source.name] = self._make_forge(self._find_address(source), source)
+        self.environments: dict[str, str] = {}
+        """Source → what its commits are deployed to, "" for none."""
+        own = [source for source in sources if has_source(settings, source)]
+        addresses = {source.name: self._find_address(source) for source in own}
+        shared = Counter(addresses.values())
+        for source in own:
+            address = addresses[source.name]
+            self.paths[source.name] = source.path
+            self.forges[source.name] = self._make_forge(address, source)
+            self.environments[source.name] = self._choose_environment(source.name, address, shared[address])
         if not self.forges:
             raise UsageError(f"notifications.forges.{name}: no source is at it: name its sources, and its url")
 
@@ -73,6 +80,15 @@ class ForgeSet:
         """Close all connections."""
         for client in self._clients.values():
             await client.close()
+
+    def _choose_environment(self, source: str, address: ForgeAddress, sources: int) -> str:
+        """That of the settings; one below it at GitLab where several ``sources`` deploy the commits of one repository.
+
+        Only the environment tells such deployments of GitLab apart.
+        """
+        environment = self.settings.environment
+        is_shared = address.type == "gitlab" and sources > 1
+        return f"{environment}/{source}" if environment and is_shared else environment
 
     def _find_address(self, source: SourceSettings) -> ForgeAddress:
         own = self.settings

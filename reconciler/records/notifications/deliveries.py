@@ -19,6 +19,9 @@ KEEP_NOTICES = 10_000
 SEQUENCE, CURSOR = "notification_sequence", "notification_cursor"
 """Names of the rows in ``meta`` with the last sequence, and with the last event of which messages were made."""
 
+APPLIED = "notification_applied/"
+"""How the names of the rows in ``meta`` begin that have the commit which a source has, and since when."""
+
 _COLUMNS = (
     "rule, channel, thing, source, state, sequence, fingerprint, message, created, due, status, tries, may_repeat, "
     "ended, reference, answer, id"
@@ -238,6 +241,20 @@ class Notices:
         """Record that messages were made of all events up to ``event``."""
         self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (CURSOR, event))
 
+    def follow_commit(self, source: str, commit: str, at: float, *, recovers: bool) -> float:
+        """Record that ``source`` has ``commit`` at ``at``; returns since when, 0 for the first commit.
+
+        A commit that ``recovers`` its source is a new one, though it was applied before.
+        """
+        name = f"{APPLIED}{source}"
+        row = self._db.value("SELECT value FROM meta WHERE name = ?", (name,))
+        former, since = ("", 0.0) if row is None else msgspec.json.decode(row, type=tuple[str, float])
+        if former == commit and not recovers:
+            return since
+        since = at if former or recovers else 0.0
+        self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, msgspec.json.encode((commit, since))))
+        return since
+
     def skip_events(self) -> None:
         """Make no messages of the events so far."""
         self.set_cursor(int(self._db.value("SELECT coalesce(max(id), 0) FROM events")))
@@ -247,7 +264,7 @@ class Notices:
         if self.cursor() is None:
             return
         with self._db.transaction():
-            self._db.write("DELETE FROM meta WHERE name = ?", (CURSOR,))
+            self._db.write("DELETE FROM meta WHERE name = ? OR substr(name, 1, ?) = ?", (CURSOR, len(APPLIED), APPLIED))
             for table in ("notices", "troubles", "trouble_groups"):
                 self._db.write(f"DELETE FROM {table}")
             self._db.write("DELETE FROM deliveries WHERE status IN ('collected', 'waiting', 'sending')")

@@ -63,6 +63,11 @@ class Troubles:
             since = iif(min(once, excluded.once), excluded.since, since)"""
         self._db.write(sql, msgspec.structs.astuple(trouble))
 
+    def move(self, trouble: Trouble, source: str) -> None:
+        """Let ``trouble`` be one of ``source``."""
+        sql = "UPDATE troubles SET source = ? WHERE event = ? AND key = ? AND location = ? AND cause = ?"
+        self._db.write(sql, (source, trouble.event, trouble.key, trouble.location, trouble.cause))
+
     def find(self, event: str, key: str, location: str) -> Sequence[Trouble]:
         """The troubles of a kind with ``key`` at ``location``, in order of cause."""
         sql = "SELECT * FROM troubles WHERE event = ? AND key = ? AND location = ? ORDER BY cause"

@@ -2,10 +2,11 @@
 
     python -m tests.notifications.forges.extract_description github api.github.com.json 23.0.2 > github.json
 
-GitHub's is in the npm package `@octokit/openapi`, Gitea's in its Go module, as templates/swagger/v1_json.tmpl, that of
-Bitbucket Data Center on the pages of its vendor. Those of GitLab and Bitbucket Cloud are not taken from a file: they
-say the same about the operations that we use, in our own words. Bitbucket's has the parameters, fields, values and
-statuses of the description that the npm package `bitbucket` is made of, and the limits of its documentation.
+GitHub's is in the npm package `@octokit/openapi`, GitLab's in its repository, as doc/api/openapi/openapi_v3.yaml,
+Gitea's in its Go module, as templates/swagger/v1_json.tmpl, that of Bitbucket Data Center on the pages of its vendor.
+That of Bitbucket Cloud is not taken from a file: it says the same about the operations that we use, in our own words,
+with the parameters, fields, values and statuses of the description that the npm package `bitbucket` is made of, and the
+limits of its documentation. GitLab's description has no limits either: those of its documentation are added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+_MERGE_REQUESTS = "/api/v4/projects/{id}/merge_requests"
+_DEPLOYMENTS = "/api/v4/projects/{id}/deployments"
 _SERVER = "/api/latest/projects/{projectKey}/repos/{repositorySlug}"
 OPERATIONS = {
     "github": (
@@ -34,6 +39,18 @@ OPERATIONS = {
         "GET /repos/{owner}/{repo}/issues/{issue_number}/comments",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
         "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}",
+    ),
+    "gitlab": (
+        "GET /api/v4/projects/{id}",
+        "POST /api/v4/projects/{id}/statuses/{sha}",
+        f"GET {_MERGE_REQUESTS}",
+        f"GET {_MERGE_REQUESTS}/{{merge_request_iid}}",
+        f"GET {_MERGE_REQUESTS}/{{noteable_id}}/notes",
+        f"POST {_MERGE_REQUESTS}/{{noteable_id}}/notes",
+        f"PUT {_MERGE_REQUESTS}/{{noteable_id}}/notes/{{note_id}}",
+        f"GET {_DEPLOYMENTS}",
+        f"POST {_DEPLOYMENTS}",
+        f"PUT {_DEPLOYMENTS}/{{deployment_id}}",
     ),
     "gitea": (
         "GET /repos/{owner}/{repo}",
@@ -60,6 +77,15 @@ DECISIVE = (
     "additionalProperties", "maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "pattern",
 )  # fmt: skip
 """What decides about a value."""
+LIMITS = {
+    "gitlab": {
+        "description": {"maxLength": 255},
+        "target_url": {"maxLength": 255},
+        "body": {"maxLength": 1_000_000},
+        "per_page": {"minimum": 1, "maximum": 100},
+    }
+}
+"""What only the documentation of a forge says of parameters and fields, by their names."""
 DEEPEST = 12
 SHALLOW = {"bitbucket-server": 2}
 """The levels of a schema that are taken, fewer for a forge whose comments have a whole pull request in them."""
@@ -68,15 +94,32 @@ SHALLOW = {"bitbucket-server": 2}
 def main() -> None:
     """Print the operations of a forge."""
     forge, file, version = sys.argv[1:]
-    text = Path(file).read_text()
-    document = json.loads(re.sub(r"\{\{[^}]*\}\}", "x", text) if file.endswith(".tmpl") else text)
+    document = read_document(file)
     levels = SHALLOW.get(forge, DEEPEST)
     operations = [extract_operation(document, *name.split(" "), levels) for name in OPERATIONS[forge]]
+    for operation in operations:
+        add_limits(operation, LIMITS.get(forge, {}))
     info = document["info"]
     license_name = info.get("license", {}).get("name", "")
     taken = {"title": info["title"], "version": version, "license": license_name, "operations": operations}
     json.dump(taken, sys.stdout, indent=1, sort_keys=True)
     print()
+
+
+def read_document(file: str) -> dict[str, Any]:
+    """The description in ``file``: JSON, YAML, or a template of JSON."""
+    text = Path(file).read_text()
+    if file.endswith(".yaml"):
+        return yaml.load(text, yaml.CSafeLoader)
+    return json.loads(re.sub(r"\{\{[^}]*\}\}", "x", text) if file.endswith(".tmpl") else text)
+
+
+def add_limits(operation: dict[str, Any], limits: dict[str, dict[str, Any]]) -> None:
+    """Add ``limits`` to the parameters and the fields of ``operation`` that have their names."""
+    schemas = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
+    schemas |= (operation["body"] or {}).get("properties", {})
+    for name in schemas.keys() & limits.keys():
+        schemas[name].update(limits[name])
 
 
 def extract_operation(document: dict[str, Any], method: str, path: str, levels: int = DEEPEST) -> dict[str, Any]:

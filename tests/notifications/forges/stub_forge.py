@@ -20,13 +20,15 @@ from tests.support.waiting import serving
 
 DESCRIPTIONS = Path(__file__).parent / "descriptions"
 PREFIXES = {
-    "github": "/api/v3", "gitlab": "/api/v4", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0",
+    "github": "/api/v3", "gitlab": "", "gitea": "/api/v1", "forgejo": "/api/v1", "bitbucket": "/2.0",
     "bitbucket-server": "/rest",
 }  # fmt: skip
 TOKEN = "planted-token-4711"
 COMMIT = "4f" * 20
 _REPOSITORY = ("owner", "repo", "workspace", "repo_slug", "id", "projectKey", "repositorySlug")
 """Parameters that name the repository."""
+_DEPLOYMENT_FILTERS = {"sha": "ref", "environment": "environment", "task": "task"}
+"""Parameters of a list of deployments, and the fields that have them."""
 
 
 class Request(NamedTuple):
@@ -134,7 +136,9 @@ class StubForge:
         if path.endswith("/builds") or ("/statuses" in path and "deployments" not in path):
             sha = names.get("sha") or names.get("commit") or names["commitId"]
             self.statuses.setdefault(sha, []).append(body)
-            return (204, None) if path.endswith("/builds") else (201, {"id": self.next_id(), "key": "x"})
+            if path.endswith("/builds"):
+                return 204, None
+            return (200 if self.kind == "gitlab" else 201), {"id": self.next_id(), "key": "x"}
         if "check-runs" in path:
             return self._check_run(method, names, body)
         if "deployments" in path:
@@ -167,7 +171,8 @@ class StubForge:
         body, query = request.body, request.query
         if method == "GET":
             listed = [{**one, "status": one["states"][-1]} for one in self.deployments.values()]
-            return 200, [one for one in listed if "sha" not in query or one["ref"] == query["sha"]]
+            filters = [(field, query[name]) for name, field in _DEPLOYMENT_FILTERS.items() if name in query]
+            return 200, [one for one in listed if all(one[field] == value for field, value in filters)]
         if path.endswith("/deployments"):
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made
@@ -189,10 +194,7 @@ class StubForge:
                     return 200, {"id": int(own)}
             return 404, {"message": "Not Found"}
         number = int(
-            names.get("issue_number")
-            or names.get("index")
-            or names.get("merge_request_iid")
-            or names["pull_request_id"]
+            names.get("issue_number") or names.get("index") or names.get("noteable_id") or names["pull_request_id"]
         )
         comments = self.comments.setdefault(number, {})
         if method == "GET":

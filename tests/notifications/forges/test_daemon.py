@@ -115,6 +115,21 @@ def test_a_forge_that_was_down_gets_what_it_missed(tmp_path: Path) -> None:
         assert not stub.faults
 
 
+def test_a_token_that_ends_is_replaced_while_commits_wait(tmp_path: Path) -> None:
+    sandbox = DaemonSandbox(tmp_path / "host", FILES)
+    with run_stub("gitea") as stub:
+        configure(sandbox, stub.url, TOKEN)
+        with sandbox.daemon():
+            first = sandbox.repo.git("rev-parse", "main")
+            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
+            stub.secrets = {"planted-token-2"}
+            second = sandbox.repo.commit({"shop/web.yaml": workload("web")})
+            eventually(lambda: "has ended" in sandbox.run("notify", "list").stdout, "the token is refused")
+            (sandbox.path / "token").write_text("planted-token-2")
+            eventually(lambda: states(stub, second)[-1:] == ["success"], "the commit is shown with the new token")
+        assert not stub.faults
+
+
 def test_a_daemon_without_the_setting_imports_no_client_of_forges(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys; from reconciler.clock import SystemClock; import reconciler.daemon.service\n"

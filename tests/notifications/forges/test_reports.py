@@ -14,7 +14,7 @@ from reconciler.notifications.forges.channel import ForgeChannel
 from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 from reconciler.notifications.message import EventType, State
 from tests.notifications.forges.setup import FAILED, KINDS, SOURCE, make_finding, make_message, make_set, make_settings
-from tests.notifications.forges.stub_forge import COMMIT, StubForge, run_stub
+from tests.notifications.forges.stub_forge import COMMIT, Failure, StubForge, run_stub
 
 WORDS = {
     "github": ["pending", "pending", "success"],
@@ -28,6 +28,8 @@ SUPERSEDED = {
     "github": "success", "gitlab": "canceled", "gitea": "warning", "forgejo": "warning", "bitbucket": "STOPPED",
     "bitbucket-server": "CANCELLED",
 }  # fmt: skip
+
+_FAILED = {"github": "failure", "gitlab": "failed"}
 
 
 def _states(stub: StubForge) -> list[str]:
@@ -177,15 +179,41 @@ async def test_a_deployment_follows_the_run(kind: str, states: list[str], tmp_pa
         assert not stub.faults
 
 
-async def test_gitlab_refuses_no_state_that_a_commit_has_already(tmp_path: Path) -> None:
-    from tests.notifications.forges.stub_forge import Failure
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+async def test_two_sources_of_one_repository_have_a_deployment_each(kind: str, tmp_path: Path) -> None:
+    with run_stub(kind) as stub:
+        settings = make_settings(kind, stub.url, tmp_path, environment="production", sources=("shop", "edge"))
+        sources = (SOURCE, msgspec.structs.replace(SOURCE, name="edge", path="edge"))
+        channel = ForgeChannel(ForgeSet("forge", settings, sources, SystemClock(), ForgeOptions(pause=0.0)))
+        for sequence, (source, state) in enumerate((("shop", State.SUCCESS), ("edge", State.FAILURE)), 1):
+            await channel.send(make_message(state, source=source, sequence=sequence), "")
+        await channel.close()
+        first, second = stub.deployments.values()
+        assert [one["states"][-1] for one in (first, second)] == ["success", _FAILED[kind]]
+        names = [one["environment"] for one in (first, second)]
+        assert names == (["production/shop", "production/edge"] if kind == "gitlab" else ["production"] * 2)
+        assert not stub.faults
 
+
+async def test_gitlab_refuses_no_state_that_a_commit_has_already(tmp_path: Path) -> None:
     with run_stub("gitlab") as stub:
         channel = ForgeChannel(make_set(make_settings("gitlab", stub.url, tmp_path)))
         stub.failures.append(Failure(400, body=b'{"message": "Cannot transition status via :enqueue from :pending"}'))
         await channel.send(make_message(State.PENDING), "")
         await channel.close()
         assert len(stub.requests) == 1
+
+
+async def test_a_status_that_gitlab_is_too_busy_for_is_tried_again(tmp_path: Path) -> None:
+    with run_stub("gitlab") as stub:
+        channel = ForgeChannel(make_set(make_settings("gitlab", stub.url, tmp_path)))
+        stub.failures.append(Failure(409, body=b'{"message": "Another update to this commit status is in progress"}'))
+        with pytest.raises(SendFailed, match="409 Conflict: Another update"):
+            await channel.send(make_message(), "")
+        await channel.send(make_message(), "")
+        await channel.close()
+        assert _states(stub) == ["success"]
+        assert not stub.faults
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
@@ -75,6 +76,24 @@ def test_a_mute_leaves_no_commit_running_at_a_forge(make_post: Callable[..., Pos
     post.run("applied", NEXT)
     post.collector.collect()
     assert post.mine.deliveries.list(10)[0].status is DeliveryStatus.MUTED
+
+
+@pytest.mark.parametrize(
+    "forge", [ForgeSettings(sources=("main",)), ForgeSettings(type="gitea", url="https://git.acme")]
+)
+def test_a_forge_has_only_messages_about_its_own_sources(make_post: Callable[..., Post], forge: ForgeSettings) -> None:
+    post = make_post(NotificationSettings(forges={"git": forge}), sources=("main", "edge"))
+    urls = ("https://git.acme/shop.git", "https://other.acme/edge.git")
+    sources = tuple(
+        msgspec.structs.replace(source, url=url) for source, url in zip(post.settings.sources, urls, strict=True)
+    )
+    post.settings = msgspec.structs.replace(post.settings, sources=sources)
+    post.collector = post.new_collector()
+    post.collector.open()
+    for source in ("edge", "main"):
+        post.run("applied", source=source)
+    post.collector.collect()
+    assert [delivery.source for delivery in post.mine.deliveries.list()] == ["main"]
 
 
 def test_a_forge_is_shown_all_that_happens_to_a_commit_and_nothing_else() -> None:

@@ -13,7 +13,7 @@ import pytest
 from reconciler.errors import UsageError
 from reconciler.notifications.channels.channel import SendError, SendFailed, SendRefused
 from reconciler.notifications.forges.channel import ForgeChannel
-from reconciler.notifications.message import State
+from reconciler.notifications.message import EventType, State
 from tests.notifications.forges.setup import KINDS, make_message, make_set, make_settings
 from tests.notifications.forges.stub_forge import COMMIT, TOKEN, Failure, StubForge, run_stub
 from tests.support.certificates import authority, issue
@@ -33,7 +33,7 @@ async def _send_failing(stub: StubForge, directory: Path, *failures: Failure, se
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 422])
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
 async def test_a_refusal_is_final_and_in_the_words_of_the_forge(kind: str, status: int, tmp_path: Path) -> None:
     words = f"no way\u202e\n@all, {TOKEN} and more"
     with run_stub(kind) as stub:
@@ -43,10 +43,25 @@ async def test_a_refusal_is_final_and_in_the_words_of_the_forge(kind: str, statu
     assert "no way\\u202e @all, *** and more" in str(error)
 
 
-async def test_a_missing_right_of_a_token_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("status", "advice"), [(401, "write a new one into its file"), (403, "lacks a right")])
+async def test_a_commit_waits_for_the_next_token(kind: str, status: int, advice: str, tmp_path: Path) -> None:
+    words = json.dumps({"message": f"no way, {TOKEN}"}).encode()
+    with run_stub(kind) as stub:
+        error = await _send_failing(stub, tmp_path, Failure(status, body=words))
+    assert isinstance(error, SendFailed)
+    assert "no way, ***" in str(error)
+    assert advice in str(error)
+    assert not error.reached
+
+
+async def test_a_wrong_token_is_the_answer_of_a_test(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
-        error = await _send_failing(stub, tmp_path, Failure(403))
-    assert "the token lacks a right" in str(error)
+        stub.failures.append(Failure(401))
+        channel = ForgeChannel(make_set(make_settings("gitea", stub.url, tmp_path)))
+        with pytest.raises(SendRefused, match="the token is wrong"):
+            await channel.send(make_message(event=EventType.TEST), "")
+        await channel.close()
 
 
 @pytest.mark.parametrize(
