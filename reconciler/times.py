@@ -84,6 +84,17 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+def is_time_zone(name: str) -> bool:
+    """Whether this host knows the time zone ``name``, such as ``Europe/Berlin``."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        return False
+    return True
+
+
 class ExpiryTime(NamedTuple):
     """The time by which things expire; a clock that was set destroys nothing before it has held for an hour.
 
