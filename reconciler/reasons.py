@@ -89,6 +89,7 @@ class ConditionType(StrEnum):
             self.SOURCE_REACHABLE,
             self.STATUS_PUSHED,
             self.SETTINGS_LOADED,
+            self.BACKED_UP,
             self.NOTIFYING,
         )
         return self not in normal
@@ -171,6 +172,9 @@ class ConditionType(StrEnum):
     STATUS_STALE = ("StatusStale",
         "No write of the source's status branch arrived for longer than `stale`. In the records alone.")
     SETTINGS_LOADED = "SettingsLoaded", "The daemon uses the settings as their file is now. In the records alone."
+    BACKED_UP = ("BackedUp",
+        "The newest backup of the records is not older than `backups.longestAge`, and no later try failed. In the "
+        "records alone.")
     NOTIFYING = ("Notifying",
         "The last message to a channel of `notifications` arrived. In the records alone, by channel.")
     WAITING = "Waiting", "No run changes the resource though Git and its record differ. In the records alone."
@@ -624,6 +628,15 @@ class Reason(StrEnum):
         _warning("A step, a run of a source, or another part of the daemon met a bug in this program."))
     SECRET_LOST = ("SecretLost",
         _warning("The values of a secret can no longer be read on this host. What was applied stays."))
+    BACKUP_STALE = ("BackupStale",
+        _warning("The newest backup of the records is older than `backups.longestAge`, or there is none."),
+        _other("The newest backup of the records is older than `backups.longestAge`, or there is none."))
+    BACKUP_FAILED = ("BackupFailed",
+        _warning("`reconciler backup` could not make a backup of the records; the message says why."),
+        _other("`reconciler backup` could not make a backup of the records; the message says why."))
+    BACKUP_RECOVERED = ("BackupRecovered",
+        _normal("The records were backed up again, or the settings expect no backups any more."))
+    BACKUP_TAKEN = "BackupTaken", _other("The newest backup of the records is as young as it should be.")
     SETTINGS_REFUSED = ("SettingsRefused",
         _warning("The settings were changed and have errors. The former ones stay in use."))
     SENT = "Sent", _other("The last message to a channel of `notifications` arrived.")

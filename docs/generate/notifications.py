@@ -34,7 +34,8 @@ WORDS = {
     "its file cannot be used.",
     EventType.CRON: "Executions of a cron workload fail, or succeed again.",
     EventType.DAEMON: "A source cannot be read for longer than `stale`, a location does not answer, the disk is full, "
-    "the settings have errors, a secret is lost, or the program met a bug.",
+    "the records are not backed up as `backups` expects, the settings have errors, a secret is lost, or the program "
+    "met a bug.",
 }
 """What messages of each kind are about; a test fails if one is missing."""
 

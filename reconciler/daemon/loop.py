@@ -19,13 +19,14 @@ from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
-from reconciler.daemon.wake import CERTIFICATES, DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
+from reconciler.daemon.wake import BACKUP, CERTIFICATES, DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
+from reconciler.status.backup_monitor import BackupMonitor
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
@@ -77,6 +78,7 @@ class Daemon:
         self._disk = DiskMonitor(runner, timers, self.wakes)
         self._requests = RequestQueue(runner, self._run_for_request, partial(self._flush, force=True))
         self._notifications = Notifications(runner, clock)
+        self._backups = BackupMonitor(runner.records, runner.settings, clock)
         self._schedules = ScheduleTimer(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -90,6 +92,8 @@ class Daemon:
             )
         self._start_watchers()
         self._notifications.open()
+        if self._backups.interval:
+            self.timers.every("backups", self._backups.interval, 0.0, partial(self.wakes.add, BACKUP, "backup"))
         self.timers.every("state", STATE_CHECK_SECONDS, 0.0, self._check_state)
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.ping)
@@ -149,6 +153,9 @@ class Daemon:
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             with self._contain_bug("schedules"):
                 self._schedules.record_due()
+            if BACKUP in wakes or None in wakes:
+                with self._contain_bug("backups"):
+                    self._backups.check()
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if reasons := wakes.get(DRIFT, set()) | wakes.get(None, set()) & {"sync"}:

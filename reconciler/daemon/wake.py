@@ -22,6 +22,8 @@ CERTIFICATES = "/certificates"
 """Wake-up name, in place of a source, that makes the engines reread their files."""
 COMMANDS = "/commands"
 """Wake-up name, in place of a source, that performs commands on resources."""
+BACKUP = "/backup"
+"""Wake-up name, in place of a source, that compares the times of backups with the settings."""
 REQUESTS = "/requests"
 """Wake-up name, in place of a source, that answers requests which need no run."""
 

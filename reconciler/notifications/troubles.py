@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.notifications.causes import MANY, MOST_CAUSES, find_cause, is_shared, list_shared
+from reconciler.notifications.causes import BACKUPS, MANY, MOST_CAUSES, find_cause, is_shared, list_shared
 from reconciler.notifications.inhibition import Inhibition, read_inhibition
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.outbox import News, Outbox
@@ -70,6 +70,9 @@ TRANSITIONS: dict[Reason, _Transition] = {
     Reason.DISK_RECOVERED: _Transition(EventType.DAEMON, ends=True),
     Reason.LOCATION_UNREACHABLE: _Transition(EventType.DAEMON),
     Reason.LOCATION_REACHABLE: _Transition(EventType.DAEMON, ends=True),
+    Reason.BACKUP_STALE: _Transition(EventType.DAEMON),
+    Reason.BACKUP_FAILED: _Transition(EventType.DAEMON),
+    Reason.BACKUP_RECOVERED: _Transition(EventType.DAEMON, ends=True),
     Reason.INTERNAL_ERROR: _Transition(EventType.DAEMON, once=True),
     Reason.SETTINGS_REFUSED: _Transition(EventType.DAEMON, once=True),
     Reason.SECRET_LOST: _Transition(EventType.DAEMON, once=True),
@@ -79,6 +82,8 @@ TRANSITIONS: dict[Reason, _Transition] = {
 _BY_TEXT = {str(reason): transition for reason, transition in TRANSITIONS.items()}
 _DISK = (Reason.DISK_FULL, Reason.DISK_RECOVERED)
 """Each source has an event of these, and there is one disk."""
+_BACKUPS = (Reason.BACKUP_STALE, Reason.BACKUP_FAILED, Reason.BACKUP_RECOVERED)
+"""These have no key, and end nothing else that is wrong with the daemon."""
 
 _CONDITIONS = frozenset({EventType.HEALTH, EventType.DRIFT, EventType.CRON})
 """Events of which a resource has one trouble at a place, whatever its reason is now."""
@@ -118,6 +123,7 @@ class TroubleLog:
 
     def _add_event(self, event: Event, transition: _Transition, source: str, now: float) -> None:
         key, source = ("", "") if event.reason in _DISK else (event.key, source)
+        key = BACKUPS if event.reason in _BACKUPS else key
         location = event.key.removeprefix("location/")
         if event.reason == Reason.LOCATION_REACHABLE:
             self._returning[location] = now + RETURN_SECONDS
@@ -448,10 +454,14 @@ def make_trouble_message(
     )
 
 
+_NAMES = {"": "the daemon", BACKUPS: "the backup of the records"}
+"""What people call the key of a trouble that is none of a resource or source."""
+
+
 def _name_keys(keys: Sequence[str], source: str) -> str:
     """``workload/shop/api``, or ``3 resources of main``."""
     if len(keys) == 1:
-        return keys[0] or "the daemon"
+        return _NAMES.get(keys[0], keys[0])
     of = f" of {source}" if source else ""
     return f"{len(keys)} resources{of}"
 

@@ -104,10 +104,10 @@ class StatusSummary(msgspec.Struct, frozen=True):
 
     @property
     def outlook(self) -> Outlook:
-        """The worst of all parts; that of the commit decides where one was named."""
+        """The worst of all parts but the backups; that of the commit decides where one was named."""
         outlooks = [self.commit.outlook] if self.commit is not None else [source.outlook for source in self.sources]
         outlooks += [resource.outlook for resource in self.unready]
-        outlooks += [Outlook.FAILING] if self.host else []
+        outlooks += [Outlook.FAILING for condition in self.host if condition.type != ConditionType.BACKED_UP]
         return max(outlooks, key=_RANK.__getitem__, default=Outlook.WELL)
 
     @property
