@@ -59,6 +59,7 @@ class Collector:
             self._records.troubles.drop_groups(list(self._rules.by_channel))
             self._records.mutes.sweep()
             self._troubles.check_records(self._sources, self._clock.now())
+            self._troubles.check_rules(self._clock.now())
 
     def collect(self) -> None:
         """Make deliveries of all that is new."""
@@ -81,6 +82,7 @@ class Collector:
             if gvcs and refresh_rules(self._rules, self._settings, records, sorted(gvcs)):
                 records.troubles.wake_reported(now)
                 drop_closed(self._rules, records, now)
+                self._troubles.check_rules(now)
             for notice in notices:
                 self._add_outcome(notice)
             if notices:

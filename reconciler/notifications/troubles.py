@@ -250,17 +250,42 @@ class TroubleLog:
 
     def _note_change(self, trouble: Trouble, now: float) -> None:
         """Let the groups of ``trouble`` be due: a while after their first change, and an interval after a message."""
+        for channel, rule in self._list_watching(trouble):
+            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
+            self._set_timer(group, rule, now)
+
+    def check_rules(self, now: float) -> None:
+        """Let channels be sent what is open and was not reported to them: a rule is new, or wants more than before.
+
+        Facts are not: they were over when they were sent.
+        """
+        reported: dict[tuple[str, str, str], frozenset[str] | None] = {}
+        members = (one for one in self._records.troubles.all() if not one.once and EventType(one.event) in _WORDS)
+        for trouble in members:
+            for channel, rule in self._list_watching(trouble):
+                group_key = (channel, trouble.event, trouble.cause)
+                if group_key not in reported:
+                    group = self._records.troubles.group(*group_key)
+                    reported[group_key] = None if group.changes or group.is_inhibited else frozenset(group.reported)
+                keys = reported[group_key]
+                if keys is not None and trouble.key not in keys:
+                    self._set_timer(self._records.troubles.timer(*group_key), rule, now)
+                    reported[group_key] = None
+
+    def _list_watching(self, trouble: Trouble) -> Iterator[tuple[str, NotificationRuleSettings]]:
+        """Each channel that is sent ``trouble``, with the rule that says so."""
         subject = self._describe(EventType(trouble.event), [trouble])
         for channel in self._rules.by_channel:
             rule = self._rules.find_watching(channel, subject)
-            if rule is None:
-                continue
-            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
-            after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
-            due = end_quiet_hours(rule, after)
-            if group.due is not None and (group.changes or group.is_inhibited):
-                due = min(due, group.due)
-            self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
+            if rule is not None:
+                yield channel, rule
+
+    def _set_timer(self, group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> None:
+        after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
+        due = end_quiet_hours(rule, after)
+        if group.due is not None and (group.changes or group.is_inhibited):
+            due = min(due, group.due)
+        self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
     def _send_group(self, group: TroubleGroup, inhibition: Inhibition, now: float) -> None:
         kind, members = EventType(group.event), self._list_members(group)

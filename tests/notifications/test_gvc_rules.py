@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.errors import RefusedError
 from reconciler.model.kinds.notify_tags import find_notify_faults, parse_notify_tags
+from reconciler.model.record import Health
 from reconciler.notifications.gvc_rules import load_rules
 from reconciler.notifications.message import EventType, State
 from reconciler.notifications.rules import Subject
@@ -22,7 +23,7 @@ from reconciler.settings.notifications import (
     NotificationSettings,
     WebhookChannelSettings,
 )
-from tests.notifications.harness import NEXT, Post, rule
+from tests.notifications.harness import NEXT, Post, notify, rule
 from tests.records.samples import record
 from tests.support.clock import START
 
@@ -250,3 +251,59 @@ def test_a_value_that_is_wrong_has_no_effect_and_is_a_finding(tags: dict[str, st
     wrong = {str(flaw.at[-1]) for flaw in find_notify_faults(named)}
     effects = dict(zip(("quiet-hours", "digest", "repeat"), fields, strict=True))
     assert wrong == {f"reconciler/notify-{name}" for name in tags if not effects[name]}
+
+
+def test_a_rule_that_is_new_is_sent_what_is_wrong_now_once(post: Post) -> None:
+    apply(post, "bank", notify="all")
+    broken = [BANK, *(f"workload/shop/{name}" for name in ("api", "web", "db"))]
+    for key in broken:
+        post.records.applied.put(record(key, "local", health=Health.UNHEALTHY))
+        post.happen(key, Reason.UNHEALTHY, "it exits with 1")
+    post.happen("workload/shop/nightly", Reason.EXECUTION_FAILED, "run-1: it exits with 1")
+    post.collect()
+    post.collect(after=31)
+    before = post.titles("ops")
+    assert (len(post.titles("all")), post.titles("shop")) == (1, [])
+    apply(post, "shop", notify="shop, all")
+    for _ in range(10):
+        post.collect(after=60)
+    assert post.titles("shop") == ["3 resources of main are unhealthy"]
+    assert post.titles("all")[1:] == ["4 resources of main are unhealthy"]
+    assert post.titles("ops") == before
+    post.collector = post.new_collector()
+    post.collector.open()
+    apply(post, "shop", notify="shop, all", notify_repeat="4h")
+    for _ in range(10):
+        post.collect(after=60)
+    assert (len(post.titles("shop")), len(post.titles("all")), post.titles("ops")) == (1, 2, before)
+
+
+def test_a_rule_that_comes_back_is_sent_what_is_wrong_still(post: Post) -> None:
+    apply(post, "shop", notify="shop")
+    break_workloads(post)
+    apply(post, "shop")
+    post.collect(after=600)
+    apply(post, "shop", notify="shop")
+    post.collect(after=600)
+    assert post.titles("shop") == ["workload/shop/api is unhealthy"] * 2
+
+
+def test_a_channel_of_new_settings_is_sent_what_is_wrong_now(make_post: MakePost) -> None:
+    post = make_post(notify(rule("ops", severity="error")))
+    post.delivers = True
+    post.happen(API, Reason.UNHEALTHY, "it exits with 1")
+    post.happen("volumeset/shop/data", Reason.VOLUME_NEARLY_FULL, "little is free")
+    post.collect()
+    post.collect(after=31)
+    assert post.titles() == ["workload/shop/api is unhealthy"]
+    post.notifications = notify(rule("ops"), rule("more", ("more",)), channels=("ops", "more"))
+    post.settings = msgspec.structs.replace(post.settings, notifications=post.notifications)
+    post.records.applied.put(record(API, "local", health=Health.UNHEALTHY))
+    for _ in range(2):
+        post.collector = post.new_collector()
+        post.collector.open()
+        for _ in range(10):
+            post.collect(after=60)
+    volume = "volumeset/shop/data has a problem with a volume"
+    assert post.titles() == ["workload/shop/api is unhealthy", volume]
+    assert sorted(post.titles("more")) == [volume, "workload/shop/api is unhealthy"]
