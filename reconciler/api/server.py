@@ -52,7 +52,7 @@ async def serve_api() -> None:
     _configure_logging(start.settings)
     beat, measured = loop.time(), Measurements()
     clock = SystemClock(start.settings.state)
-    api = Api(start.settings, clock, lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
+    api = Api(start.settings, clock, lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured, start.refusal)
     config, state = _make_config(api), Connections()
     servers: list[asyncio.Server | ProxiedServer] = [await _start_server(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]

@@ -105,7 +105,10 @@ def _make_wake(settings: Settings) -> Callable[[str], bool]:
 
 
 class Api:
-    """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's loop turns."""
+    """The settings, the records, and the credentials; ``is_alive`` is whether the daemon's loop turns.
+
+    ``refusal`` says why it does not listen at its address, such as ``Address already in use``; "" where it does.
+    """
 
     def __init__(
         self,
@@ -113,20 +116,19 @@ class Api:
         clock: Clock,
         is_alive: Callable[[], bool],
         measured: Callable[[], Measurements] = Measurements,
+        refusal: str = "",
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.is_alive = is_alive
         self.measured = measured
+        self.refusal = refusal
         self._rules = RulesCache(settings.org)
         self.reader = self.new_reader()
         self.store = AccessStore.open(settings.state, clock, self.reader.records.applied.created_at)
         self._lives_at = -1
-        with suppress(RecordsError):  # a former account has no valid credential meanwhile, and it is tried again
-            self.end_former_lives()
+        self._prepare_store()
         self.refusals = Refusals(self.store.append_audit, clock.monotonic)
-        if settings.api is not None:
-            write_bootstrap(self.store, settings.state)
         options = settings.api or ApiSettings()
         self.webhooks = Webhooks(options.webhooks, _make_wake(settings), clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
@@ -147,6 +149,13 @@ class Api:
         self.logins = logins_of(settings.api, clock)
         self.issuers = TokenIssuers(settings.api, clock)
         self.page = PageState(self._read_page_version, self._list_log_streams, clock)
+
+    def _prepare_store(self) -> None:
+        """End what former accounts left, and write the first token where nobody has a credential."""
+        with suppress(RecordsError):  # a former account has no valid credential meanwhile, and it is tried again
+            self.end_former_lives()
+        if self.settings.api is not None:
+            write_bootstrap(self.store, self.settings.state)
 
     def _read_page_version(self) -> int:
         """A number that changes with what open pages show: the records, and whether the daemon answers."""

@@ -158,7 +158,7 @@ def write_settings(followed: Followed, locations: Iterable[str], org: str, more:
     from reconciler.documents.writer import render_document
 
     file = make_state(followed.key or followed.url) / SETTINGS_FILE
-    text = render_document(assign_fields(build_settings(followed, locations, org, _read_page_port(file)), more))
+    text = render_document(assign_fields(build_settings(followed, locations, org, _keep_page_port(file)), more))
     try:
         file.write_text(_HEAD + text, encoding="utf-8")
     except OSError as error:
@@ -183,22 +183,31 @@ def add_locations(file: Path, locations: Iterable[str]) -> None:
         raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
-def _read_page_port(file: Path) -> int:
-    """The port of the page in the settings ``file``, so that its address stays; 0 without one."""
+def _keep_page_port(file: Path) -> int:
+    """The port of the page in the settings ``file``, so that its address stays; 0 where another program has it now."""
     import yaml
 
+    from reconciler.daemon.lock import find_lock_holder
+
+    port = 0
     with suppress(OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         address: str = yaml.safe_load(file.read_text(encoding="utf-8"))["api"]["address"]
-        return int(address.rpartition(":")[2])
-    return 0
+        port = int(address.rpartition(":")[2])
+    return port if find_lock_holder(file.parent) is not None or _is_free(port) else 0
 
 
 def choose_page_port() -> int:
     """A port on loopback that no program uses, from the first one on that is meant for pages."""
     for port in range(_FIRST_PAGE_PORT, _FIRST_PAGE_PORT + _PAGE_PORTS):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        if _is_free(port):
             return port
     raise RefusedError(f"all ports from {_FIRST_PAGE_PORT} to {_FIRST_PAGE_PORT + _PAGE_PORTS - 1} are taken")
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError, OverflowError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def build_settings(followed: Followed, locations: Iterable[str], org: str, page_port: int = 0) -> dict[str, Any]:

@@ -43,12 +43,18 @@ def read_base(settings: Settings) -> str:
 
 
 async def announce_page(settings: Settings, show: Callable[[str], None]) -> None:
-    """Print a link to the page once the API answers."""
+    """Print a link to the page once the API answers, and before, why there is none yet."""
     if not has_page(settings):
         return
+    refusal = ""
     while True:
         try:
             show(f"  The page: {await asyncio.to_thread(make_link, settings)}")
+        except RefusedError as error:
+            if str(error) != refusal:
+                show(f"  The page: none yet: {error}")
+            refusal = str(error)
+            await asyncio.sleep(_POLL_SECONDS)
         except ReconcilerError:
             await asyncio.sleep(_POLL_SECONDS)
         else:

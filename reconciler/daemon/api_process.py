@@ -38,11 +38,15 @@ BACKLOG = 1024
 
 
 class ApiStart(msgspec.Struct, frozen=True):
-    """The first message to the process: the settings, and the descriptors of its listening sockets (-1: none)."""
+    """The first message to the process: the settings, and the descriptors of its listening sockets (-1: none).
+
+    ``refusal`` says why there is none at the address of the settings, such as ``Address already in use``.
+    """
 
     settings: Settings
     unix: int
-    tcp: int
+    tcp: int = -1
+    refusal: str = ""
 
 
 def encode_start(start: ApiStart) -> bytes:
@@ -90,12 +94,29 @@ class ApiProcess:
         with contextlib.ExitStack() as listening:
             unix = listening.enter_context(await _until_open(lambda: self._listen_unix(settings.readers)))
             listening.callback(self._end_listening, (self._state / SOCKET).lstat().st_ino)
-            sockets = [unix]
+            start, sockets = ApiStart(settings, unix.fileno()), [unix]
             if address:
-                sockets.append(listening.enter_context(await _until_open(lambda: _listen_tcp(address))))
+                tcp = listening.enter_context(await self._open_tcp(address, start, unix))
+                start, sockets = msgspec.structs.replace(start, tcp=tcp.fileno()), [unix, tcp]
             log().info("api", address=address or str(self._state / SOCKET), message="the API is served")
-            start = ApiStart(settings, unix.fileno(), sockets[1].fileno() if address else -1)
-            await _keep_running(start, sockets, lambda: encode_beat(self._measure()))
+            await self._keep_running(start, sockets)
+
+    async def _open_tcp(self, address: str, start: ApiStart, unix: socket.socket) -> socket.socket:
+        """A socket that listens at ``address``; while another program does, the one in the state directory answers."""
+        try:
+            return _listen_tcp(address)
+        except OSError as error:
+            # Python adds the address, in words for its own programmers.
+            reason = (error.strerror or str(error)).partition(" (while ")[0]
+            refused = msgspec.structs.replace(start, refusal=reason)
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(self._keep_running(refused, [unix]), name="the HTTP API without its address")
+            tcp = await _until_open(lambda: _listen_tcp(address))
+            serving.cancel()
+        return tcp
+
+    async def _keep_running(self, start: ApiStart, sockets: list[socket.socket]) -> None:
+        await _keep_running(start, sockets, lambda: encode_beat(self._measure()))
 
     def _listen_unix(self, group: str) -> socket.socket:
         path = self._state / SOCKET

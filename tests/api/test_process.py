@@ -25,11 +25,11 @@ from tests.support.sandbox import DaemonSandbox, eventually
 ORG = "/org/acme"
 
 
-def ask(sandbox: DaemonSandbox, path: str) -> httpx2.Response | None:
+def ask(sandbox: DaemonSandbox, path: str, method: str = "GET") -> httpx2.Response | None:
     """The response over the unix socket; None while no process answers."""
     try:
         with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(sandbox.state / SOCKET))) as client:
-            return client.get(f"http://api{path}")
+            return client.request(method, f"http://api{path}")
     except httpx2.TransportError:
         return None
 
@@ -65,6 +65,33 @@ def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[DaemonSandbo
     [second] = workers(running.process.pid)
     running.kill()
     eventually(lambda: not Path(f"/proc/{second}").exists(), "the process ends with a killed daemon")
+
+
+def test_the_socket_answers_while_another_program_has_the_address(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        sandbox = DaemonSandbox(tmp_path, api={"address": address})
+        with sandbox.daemon() as running:
+            eventually(lambda: (answer := ask(sandbox, "/readyz")) is not None and answer.status_code == 200)
+            link = ask(sandbox, "/login/link", "POST")
+            assert link is not None
+            refusal = f"the daemon cannot listen at {address} (Address already in use); it tries again each 10 s"
+            assert (link.status_code, link.json()["message"]) == (503, refusal)
+            [alone] = workers(running.process.pid)
+            other.close()
+            eventually(lambda: _is_refused(address), "it listens at the address", 60)
+            assert alone not in workers(running.process.pid)
+            link = ask(sandbox, "/login/link", "POST")
+            assert (link is not None and link.status_code) == 201
+            assert len(running.logged("api", message="the API is served")) == 1
+
+
+def _is_refused(address: str) -> bool:
+    """Whether the API at ``address`` asks for a credential."""
+    try:
+        return httpx2.get(f"http://{address}{ORG}/workload").status_code == 401
+    except httpx2.TransportError:
+        return False
 
 
 def test_metrics_have_what_only_the_daemon_knows(served: tuple[DaemonSandbox, Any]) -> None:

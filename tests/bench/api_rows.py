@@ -71,14 +71,16 @@ def api(workspace: Workspace) -> Iterator[Row]:
 
 
 @contextmanager
-def served(workspace: Workspace, installation: Installation) -> Iterator[tuple[int, Path]]:
-    """A daemon with the API: the API's process, and its socket."""
+def served(
+    workspace: Workspace, installation: Installation, own_settings: Path | None = None
+) -> Iterator[tuple[int, Path]]:
+    """A daemon with the API, and with ``own_settings`` instead of those of the installation: its process and socket."""
     settings = installation.settings.with_name("api.yaml")
     secret = installation.settings.with_name("webhook")
     secret.write_bytes(SECRET)
     hook = {"source": "main", "forge": "generic", "secretFile": str(secret)}
     served = {"webhooks": [hook], "rateLimits": {"caller": 0}}
-    settings.write_text(f"{installation.settings.read_text()}api: {json.dumps(served)}\n")
+    settings.write_text(f"{(own_settings or installation.settings).read_text()}api: {json.dumps(served)}\n")
     socket = installation.settings.parent / "state" / SOCKET
     with (
         (workspace.scratch / "api.log").open("ab") as log,

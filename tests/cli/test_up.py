@@ -116,6 +116,20 @@ def test_an_image_without_podman_names_the_package(sandbox: UpSandbox) -> None:
     assert (plan.returncode, "apt-get install podman netavark" in plan.stdout + plan.stderr) == (1, True)
 
 
+def test_a_page_whose_port_another_program_took_gets_another(sandbox: UpSandbox) -> None:
+    (sandbox.folder / "gvc.yaml").write_text(GVC)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        begun = sandbox.run("up", "--yes", "--detach", "--set", f"api.address={taken}")
+        assert f"The page: none yet: the daemon cannot listen at {taken} (Address already in use)" in begun.stdout
+        assert "runs already" in sandbox.run("up").stderr
+        assert taken in sandbox.settings(), "it stays while the daemon runs"
+        sandbox.run("down")
+        begun = sandbox.run("up", "--detach")
+        assert (begun.returncode, "The page: http://" in begun.stdout) == (0, True), begun
+        assert taken not in begun.stdout + sandbox.settings()
+
+
 def test_a_directory_that_is_no_repository_is_asked_about(sandbox: UpSandbox) -> None:
     refused = sandbox.run("up")
     assert refused.returncode == 1

@@ -18,6 +18,7 @@ from reconciler.api.routes.credentials import BOOTSTRAP
 from reconciler.api.routes.credentials import SESSION_SECONDS as BOOTSTRAP_SECONDS
 from reconciler.api.routes.login import logins_of, to_provider
 from reconciler.api.table import ANY, PUBLIC, Operation, make_page_operation
+from reconciler.daemon.api_process import RETRY
 
 _LONGEST_TARGET = 2_000
 
@@ -107,6 +108,9 @@ async def make_link(call: Call) -> Response:
     await call.refuse_body()
     if getattr(call.request.state, "peer", None) is None:
         raise Problem(403, "a link is made over the socket in the state directory alone")
+    if (refusal := call.api.refusal) and call.api.settings.api is not None:
+        address = call.api.settings.api.address
+        raise Problem(503, f"the daemon cannot listen at {address} ({refusal}); it tries again each {RETRY:g} s")
     caller = msgspec.structs.replace(call.caller, credential=f"link of {call.caller.credential}")
     return call.respond({"path": call.api.page.links.add(caller), "seconds": int(LINK_SECONDS)}, 201)
 

@@ -112,8 +112,9 @@ def _show_page(settings: Settings, deadline: float) -> None:
     while has_page(settings):
         try:
             click.echo(f"  The page: {make_link(settings)}")
-        except ReconcilerError:
-            if time.monotonic() >= deadline:
+        except ReconcilerError as error:
+            if isinstance(error, RefusedError) or time.monotonic() >= deadline:
+                click.echo(f"  The page: none yet: {error}")
                 return
             time.sleep(_POLL_SECONDS)
         else:
