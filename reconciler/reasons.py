@@ -129,8 +129,8 @@ class ConditionType(StrEnum):
         "A host name of a domain is not served with TLS: it has no certificate that can be used. Present only while it "
         "is true.")
     CERTIFICATE_EXPIRING = ("CertificateExpiring",
-        "A certificate of a domain expires within 14 days, or within a sixth of its life if that is shorter; or it "
-        "could not be renewed. Present only while it is true.")
+        "A certificate of a domain, or that of the API, expires within 14 days, or within a sixth of its life if that "
+        "is shorter; or it could not be renewed. Present only while it is true.")
     EXECUTIONS_FAILING = ("ExecutionsFailing",
         "At least the last three executions of a cron workload failed. Present only while it is true.")
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
@@ -439,8 +439,9 @@ class Reason(StrEnum):
     CERTIFICATE_EXPIRING = ("CertificateExpiring",
         _resource("A certificate of the domain expires soon, or could not be renewed; the message says why.",
                   "Replace its file or secret; one that was ordered is ordered again."),
-        _warning("A certificate of a domain expires soon, or could not be renewed; the message says why."))
-    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain expires soon any more.")
+        _warning("A certificate of a domain, or that of the API, expires soon, or could not be renewed; the message "
+                 "says why."))
+    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain or API expires soon any more.")
     ROUTE_NOT_SERVED = ("RouteNotServed",
         _resource("A part of the domain is not served: the message says what, and why.",
                   "Correct what the message names; for a port of another program, see `reconciler doctor`."),

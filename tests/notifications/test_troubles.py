@@ -239,6 +239,22 @@ def test_backups_are_a_trouble_of_their_own_until_one_is_made(make_post: MakePos
     assert post.titles()[3:] == ["the backup of the records is well again"]
 
 
+def test_the_certificate_of_the_api_is_a_trouble_of_its_own(make_post: MakePost) -> None:
+    post = make_post()
+    post.happen("", Reason.CERTIFICATE_EXPIRING, "it expires at 3", "")
+    post.happen("", Reason.BACKUP_STALE, "the newest is old", "")
+    post.collect()
+    post.collect(after=31)
+    post.happen("", Reason.CERTIFICATE_RENEWED, "it is new", "")
+    post.collect()
+    post.collect(after=301)
+    assert sorted(post.titles()) == [
+        "the backup of the records has a problem",
+        "the daemon has a problem with a certificate",
+        "the daemon is well again",
+    ]
+
+
 def test_a_fact_is_sent_once_and_has_no_end(make_post: MakePost) -> None:
     post = make_post()
     post.happen("workload/shop/nightly", Reason.EXECUTION_FAILED, "run-1: it exits with 1")
