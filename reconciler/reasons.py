@@ -89,6 +89,7 @@ class ConditionType(StrEnum):
             self.SOURCE_REACHABLE,
             self.STATUS_PUSHED,
             self.SETTINGS_LOADED,
+            self.BACKED_UP,
             self.NOTIFYING,
         )
         return self not in normal
@@ -128,8 +129,8 @@ class ConditionType(StrEnum):
         "A host name of a domain is not served with TLS: it has no certificate that can be used. Present only while it "
         "is true.")
     CERTIFICATE_EXPIRING = ("CertificateExpiring",
-        "A certificate of a domain expires within 14 days, or within a sixth of its life if that is shorter; or it "
-        "could not be renewed. Present only while it is true.")
+        "A certificate of a domain, or that of the API, expires within 14 days, or within a sixth of its life if that "
+        "is shorter; or it could not be renewed. Present only while it is true.")
     EXECUTIONS_FAILING = ("ExecutionsFailing",
         "At least the last three executions of a cron workload failed. Present only while it is true.")
     EXECUTIONS_UNFINISHED = ("ExecutionsUnfinished",
@@ -171,6 +172,9 @@ class ConditionType(StrEnum):
     STATUS_STALE = ("StatusStale",
         "No write of the source's status branch arrived for longer than `stale`. In the records alone.")
     SETTINGS_LOADED = "SettingsLoaded", "The daemon uses the settings as their file is now. In the records alone."
+    BACKED_UP = ("BackedUp",
+        "The newest backup of the records is not older than `backups.longestAge`, and no later try failed. In the "
+        "records alone.")
     NOTIFYING = ("Notifying",
         "The last message to a channel of `notifications` arrived. In the records alone, by channel.")
     WAITING = "Waiting", "No run changes the resource though Git and its record differ. In the records alone."
@@ -435,8 +439,9 @@ class Reason(StrEnum):
     CERTIFICATE_EXPIRING = ("CertificateExpiring",
         _resource("A certificate of the domain expires soon, or could not be renewed; the message says why.",
                   "Replace its file or secret; one that was ordered is ordered again."),
-        _warning("A certificate of a domain expires soon, or could not be renewed; the message says why."))
-    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain expires soon any more.")
+        _warning("A certificate of a domain, or that of the API, expires soon, or could not be renewed; the message "
+                 "says why."))
+    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain or API expires soon any more.")
     ROUTE_NOT_SERVED = ("RouteNotServed",
         _resource("A part of the domain is not served: the message says what, and why.",
                   "Correct what the message names; for a port of another program, see `reconciler doctor`."),
@@ -624,6 +629,15 @@ class Reason(StrEnum):
         _warning("A step, a run of a source, or another part of the daemon met a bug in this program."))
     SECRET_LOST = ("SecretLost",
         _warning("The values of a secret can no longer be read on this host. What was applied stays."))
+    BACKUP_STALE = ("BackupStale",
+        _warning("The newest backup of the records is older than `backups.longestAge`, or there is none."),
+        _other("The newest backup of the records is older than `backups.longestAge`, or there is none."))
+    BACKUP_FAILED = ("BackupFailed",
+        _warning("`reconciler backup` could not make a backup of the records; the message says why."),
+        _other("`reconciler backup` could not make a backup of the records; the message says why."))
+    BACKUP_RECOVERED = ("BackupRecovered",
+        _normal("The records were backed up again, or the settings expect no backups any more."))
+    BACKUP_TAKEN = "BackupTaken", _other("The newest backup of the records is as young as it should be.")
     SETTINGS_REFUSED = ("SettingsRefused",
         _warning("The settings were changed and have errors. The former ones stay in use."))
     SENT = "Sent", _other("The last message to a channel of `notifications` arrived.")

@@ -84,6 +84,29 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+SOON_SECONDS = 14 * 86_400.0
+"""Seconds before its end in which a certificate expires soon."""
+
+SOON_SHARE = 1 / 6
+"""The part of its life that counts instead for a certificate with a short one."""
+
+
+def is_near_end(begin: float, end: float, now: float) -> bool:
+    """Whether a certificate that is valid from ``begin`` to ``end`` should have been replaced by now."""
+    return end - now <= min(SOON_SECONDS, (end - begin) * SOON_SHARE)
+
+
+def is_time_zone(name: str) -> bool:
+    """Whether this host knows the time zone ``name``, such as ``Europe/Berlin``."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        return False
+    return True
+
+
 class ExpiryTime(NamedTuple):
     """The time by which things expire; a clock that was set destroys nothing before it has held for an hour.
 

@@ -58,7 +58,8 @@ programs read `ready` below `sources` of `get -o json`.
 As JSON and YAML: `outlook` (well, progressing, waiting, failing) with its `exitCode`, `sources` as in `get` with
 `newest`, `approvals` and an `outlook` of their own, `unready` (at most 50 resources with `outlook`, `reason` and
 `message`; `unreadyCount` counts all), `daemonConditions`, and with a commit `commit`. A commit that is applied is live,
-whatever became of later ones. What is suspended, rolled back or not approved waits for a person: exit code 3.
+whatever became of later ones. What is suspended, rolled back or not approved waits for a person: exit code 3. Backups
+that are too old, and a certificate of the API that expires soon, are in `daemonConditions` alone.
 """,
     "get": """\
 READY is the number of replicas that are ready, of those that should be; `yes` or `no` for what has no replicas, and for

@@ -49,6 +49,7 @@ LINES = {
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it was "
     "terminated. Facts: tasks and threads (that still ran), seconds.",
     "disk": "The disk of the state directory is full (an error), or has free space again. Facts: full, message.",
+    "backup": "The records are not backed up as `backups` expects (a warning), or are again. Facts: reason, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
 """Line of the daemon's log → when it is written, and its facts."""

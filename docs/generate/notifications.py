@@ -30,11 +30,12 @@ WORDS = {
     EventType.DRIFT: "A location differs from what was applied, or no longer does.",
     EventType.VOLUME: "A volume is nearly full, or has room again; its disk has less free than "
     "`host.diskReserve`; a snapshot or its check failed.",
-    EventType.CERTIFICATE: "A certificate of a domain expires soon, or no longer; it could not be ordered, or "
-    "its file cannot be used.",
+    EventType.CERTIFICATE: "A certificate of a domain, or that of the API, expires soon, or no longer; it could not be "
+    "ordered, or its file cannot be used.",
     EventType.CRON: "Executions of a cron workload fail, or succeed again.",
     EventType.DAEMON: "A source cannot be read for longer than `stale`, a location does not answer, the disk is full, "
-    "the settings have errors, a secret is lost, or the program met a bug.",
+    "the records are not backed up as `backups` expects, the settings have errors, a secret is lost, or the program "
+    "met a bug.",
 }
 """What messages of each kind are about; a test fails if one is missing."""
 

@@ -210,6 +210,12 @@ def _proven_snapshots(scrape: Scrape) -> Iterator[Sample]:
                 yield Sample((key, record.location), min(proofs))
 
 
+def _sample_backup_time(scrape: Scrape) -> Iterator[Sample]:
+    taken = scrape.records.backups.get().taken
+    if taken is not None:
+        yield Sample((), taken)
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -331,6 +337,12 @@ METRICS: tuple[Metric, ...] = (
         "When the condition last began or ceased to hold.",
         ("source", "kind"),
         _condition_times,
+    ),
+    Metric(
+        "reconciler_last_backup_timestamp_seconds",
+        "When `reconciler backup` made the newest backup of the records; absent without one.",
+        (),
+        _sample_backup_time,
     ),
     Metric("reconciler_status_queue", "Resources whose status is not written to Git yet.", _SOURCE, _status_queue),
     Metric("reconciler_requests_waiting", "Requests of operators that are not done.", (), _sample_open_requests),

@@ -19,13 +19,25 @@ from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
-from reconciler.daemon.wake import CERTIFICATES, DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
+from reconciler.daemon.wake import (
+    API_CERTIFICATE,
+    BACKUP,
+    CERTIFICATES,
+    DRIFT,
+    LOCATIONS_ALONE,
+    NOTICED,
+    REFRESH,
+    STATUS,
+    WakeQueue,
+)
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
+from reconciler.status.backup_monitor import BackupMonitor
+from reconciler.status.certificate_monitor import CertificateMonitor
 
 JITTER = 0.1
 """Each poll is delayed by up to this share of its interval, so that many hosts do not fetch at once."""
@@ -77,6 +89,10 @@ class Daemon:
         self._disk = DiskMonitor(runner, timers, self.wakes)
         self._requests = RequestQueue(runner, self._run_for_request, partial(self._flush, force=True))
         self._notifications = Notifications(runner, clock)
+        self._monitors: dict[str, BackupMonitor | CertificateMonitor] = {
+            BACKUP: BackupMonitor(runner.records, runner.settings, clock),
+            API_CERTIFICATE: CertificateMonitor(runner.records, runner.settings, clock),
+        }
         self._schedules = ScheduleTimer(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
@@ -149,6 +165,7 @@ class Daemon:
                 await self.runner.commands.advance(partial(self.wakes.add, DRIFT, "command"))
             with self._contain_bug("schedules"):
                 self._schedules.record_due()
+            self._check_daemon(wakes)
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if reasons := wakes.get(DRIFT, set()) | wakes.get(None, set()) & {"sync"}:
@@ -160,6 +177,13 @@ class Daemon:
                 self._next_attempt(began)
         except RecordsError as error:
             self._on_records_error(error)
+
+    def _check_daemon(self, wakes: Mapping[str | None, set[str]]) -> None:
+        """Report what is wrong with the daemon itself."""
+        for name, monitor in self._monitors.items():
+            if name in wakes or None in wakes:
+                with self._contain_bug(name):
+                    monitor.check()
 
     @contextmanager
     def _contain_bug(self, part: str) -> Iterator[None]:
@@ -173,6 +197,9 @@ class Daemon:
 
     def _start_watchers(self) -> None:
         """Check the locations, and this host, at intervals and whenever an engine notices a change."""
+        for name, self_check in self._monitors.items():
+            if self_check.interval:
+                self.timers.every(name, self_check.interval, 0.0, partial(self.wakes.add, name, "timer"))
         every = self.runner.settings.drift.interval
         if every:
             self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))

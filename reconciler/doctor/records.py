@@ -21,9 +21,10 @@ from reconciler.records.tables.conditions import CHANNEL, HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.render.sources import trouble_sentence
 from reconciler.settings import Settings
+from reconciler.status.backups import find_backup_trouble
 from reconciler.status.source_status import SourceStatus, read_source_status
 from reconciler.status.waiting import suspended_by
-from reconciler.times import format_duration
+from reconciler.times import ExpiryTime, format_duration
 
 SKEW = 60.0
 """Seconds that a record's time may be ahead of the clock."""
@@ -64,6 +65,7 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
         yield _check_daemon(holder, _describe_progress(records, now))
         yield from _check_settings(records, now)
         yield from _check_channels(records, now)
+        yield from _check_backups(records, settings, now)
         yield from _check_requests(records, holder, now)
         yield from _check_future_runs(records, now)
         for source in settings.sources:
@@ -127,6 +129,19 @@ def _check_channels(records: Records, now: float) -> Iterator[Check]:
                 yield make_problem(
                     f"channel {name}", message, "see: reconciler notify list; then try it: reconciler notify test"
                 )
+
+
+def _check_backups(records: Records, settings: Settings, now: float) -> Iterator[Check]:
+    if settings.backups is None:
+        return
+    times = records.backups.get()
+    trouble = find_backup_trouble(times, settings.backups, ExpiryTime(now, now))
+    if trouble is not None:
+        yield make_problem("backups", trouble.message, "if a timer makes them, see the log of its service")
+    elif times.taken is None:
+        yield make_warning("backups", "no backup of the records is known", "make one: reconciler backup FILE")
+    else:
+        yield make_ok_check("backups", f"the newest one was made {format_duration(now - times.taken)} ago")
 
 
 def _check_future_runs(records: Records, now: float) -> Iterator[Check]:

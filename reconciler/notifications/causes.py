@@ -12,6 +12,8 @@ MANY = "*"
 """The cause of troubles of very many causes, which begin together: they are one message."""
 MOST_CAUSES = 5
 """The most causes that begin together and are a message each."""
+BACKUPS = "backups"
+"""The key of the one trouble that is about backups of the records, and its cause."""
 MOST_CHARACTERS = 4_000
 """The characters of a text in which a cause is looked for."""
 _NAMING = frozenset({EventType.HEALTH, EventType.CRON})
@@ -29,6 +31,8 @@ def find_cause(trouble: Trouble) -> str:
     a location or a source that fails does so for the reason alone, since many often fail at once.
     """
     kind = EventType(trouble.event)
+    if trouble.key == BACKUPS:
+        return BACKUPS
     if kind in _NAMING:
         text = trouble.message[:MOST_CHARACTERS]
         named = (match[0].rstrip("./-") for match in _SHARED.finditer(text))

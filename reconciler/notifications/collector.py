@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.notifications.gvc_rules import load_rules, refresh_rules
+from reconciler.notifications.gvc_rules import drop_closed, load_rules, refresh_rules
 from reconciler.notifications.message import EventType, Message, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import (
@@ -56,9 +56,11 @@ class Collector:
                 self._records.notices.skip_events()
             self._records.deliveries.recover()
             self._records.deliveries.drop_channels(list(self._rules.by_channel), self._clock.now())
+            drop_closed(self._rules, self._records, self._clock.now())
             self._records.troubles.drop_groups(list(self._rules.by_channel))
             self._records.mutes.sweep()
             self._troubles.check_records(self._sources, self._clock.now())
+            self._troubles.check_rules(self._clock.now())
 
     def collect(self) -> None:
         """Make deliveries of all that is new."""
@@ -80,6 +82,8 @@ class Collector:
         with records.transaction():
             if gvcs and refresh_rules(self._rules, self._settings, records, sorted(gvcs)):
                 records.troubles.wake_reported(now)
+                drop_closed(self._rules, records, now)
+                self._troubles.check_rules(now)
             for notice in notices:
                 self._add_outcome(notice)
             if notices:

@@ -11,7 +11,12 @@ from reconciler.model.kinds.notify_tags import is_open, parse_notify_tags
 from reconciler.model.record import Record
 from reconciler.notifications.rules import OWN_RULE, Rules
 from reconciler.records.store import Records
-from reconciler.settings.notifications import NotificationRuleSettings, NotificationSettings
+from reconciler.settings.notifications import (
+    DigestSettings,
+    NotificationRuleSettings,
+    NotificationSettings,
+    QuietHoursSettings,
+)
 
 
 def load_rules(notifications: NotificationSettings, records: Records) -> Rules:
@@ -50,6 +55,22 @@ def make_gvc_rule(record: Record, notifications: NotificationSettings) -> Notifi
     usable = tuple(name for name in notify_rule.channels if name in channels and is_open(channels[name].gvcs, gvc))
     if not usable:
         return None
+    quiet, digest = notify_rule.quiet_hours, notify_rule.digest
     return NotificationRuleSettings(
-        f"{OWN_RULE}{gvc}", usable, notify_rule.events, gvcs=(gvc,), severity=notify_rule.severity
+        f"{OWN_RULE}{gvc}",
+        usable,
+        notify_rule.events,
+        gvcs=(gvc,),
+        severity=notify_rule.severity,
+        quiet_hours=None if quiet is None else QuietHoursSettings(*quiet),
+        digest=None if digest is None else DigestSettings(*digest),
+        repeat=notify_rule.repeat,
     )
+
+
+def drop_closed(rules: Rules, records: Records, now: float) -> None:
+    """End what waits by a rule of a GVC that is no more, or for a channel that the rule has no longer.
+
+    It may wait for hours, in quiet hours or for a digest. Raises RecordsError.
+    """
+    records.deliveries.drop_rules(OWN_RULE, {name: rule.channels for name, rule in rules.own.items()}, now)

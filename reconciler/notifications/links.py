@@ -25,5 +25,5 @@ def _choose_path(message: Message) -> str:
         return f"/ui/plan/source/{message.source}?revision={message.commit}"
     if message.event not in (EventType.RUN, EventType.REFUSED) and len(keys) == 1:
         key = keys.pop()
-        return f"/ui/resource/{key}" if key and not key.startswith("location/") else "/"
+        return f"/ui/resource/{key}" if "/" in key and not key.startswith("location/") else "/"
     return f"/ui/resource/source/{message.source}" if message.source else "/"

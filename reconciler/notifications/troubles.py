@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.notifications.causes import MANY, MOST_CAUSES, find_cause, is_shared, list_shared
+from reconciler.notifications.causes import BACKUPS, MANY, MOST_CAUSES, find_cause, is_shared, list_shared
 from reconciler.notifications.inhibition import Inhibition, read_inhibition
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.outbox import News, Outbox
@@ -70,6 +70,9 @@ TRANSITIONS: dict[Reason, _Transition] = {
     Reason.DISK_RECOVERED: _Transition(EventType.DAEMON, ends=True),
     Reason.LOCATION_UNREACHABLE: _Transition(EventType.DAEMON),
     Reason.LOCATION_REACHABLE: _Transition(EventType.DAEMON, ends=True),
+    Reason.BACKUP_STALE: _Transition(EventType.DAEMON),
+    Reason.BACKUP_FAILED: _Transition(EventType.DAEMON),
+    Reason.BACKUP_RECOVERED: _Transition(EventType.DAEMON, ends=True),
     Reason.INTERNAL_ERROR: _Transition(EventType.DAEMON, once=True),
     Reason.SETTINGS_REFUSED: _Transition(EventType.DAEMON, once=True),
     Reason.SECRET_LOST: _Transition(EventType.DAEMON, once=True),
@@ -79,6 +82,8 @@ TRANSITIONS: dict[Reason, _Transition] = {
 _BY_TEXT = {str(reason): transition for reason, transition in TRANSITIONS.items()}
 _DISK = (Reason.DISK_FULL, Reason.DISK_RECOVERED)
 """Each source has an event of these, and there is one disk."""
+_BACKUPS = (Reason.BACKUP_STALE, Reason.BACKUP_FAILED, Reason.BACKUP_RECOVERED)
+"""These have no key, and end nothing else that is wrong with the daemon."""
 
 _CONDITIONS = frozenset({EventType.HEALTH, EventType.DRIFT, EventType.CRON})
 """Events of which a resource has one trouble at a place, whatever its reason is now."""
@@ -118,6 +123,7 @@ class TroubleLog:
 
     def _add_event(self, event: Event, transition: _Transition, source: str, now: float) -> None:
         key, source = ("", "") if event.reason in _DISK else (event.key, source)
+        key = BACKUPS if event.reason in _BACKUPS else key
         location = event.key.removeprefix("location/")
         if event.reason == Reason.LOCATION_REACHABLE:
             self._returning[location] = now + RETURN_SECONDS
@@ -251,17 +257,42 @@ class TroubleLog:
 
     def _note_change(self, trouble: Trouble, now: float) -> None:
         """Let the groups of ``trouble`` be due: a while after their first change, and an interval after a message."""
+        for channel, rule in self._list_watching(trouble):
+            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
+            self._set_timer(group, rule, now)
+
+    def check_rules(self, now: float) -> None:
+        """Let channels be sent what is open and was not reported to them: a rule is new, or wants more than before.
+
+        Facts are not: they were over when they were sent.
+        """
+        reported: dict[tuple[str, str, str], frozenset[str] | None] = {}
+        members = (one for one in self._records.troubles.all() if not one.once and EventType(one.event) in _WORDS)
+        for trouble in members:
+            for channel, rule in self._list_watching(trouble):
+                group_key = (channel, trouble.event, trouble.cause)
+                if group_key not in reported:
+                    group = self._records.troubles.group(*group_key)
+                    reported[group_key] = None if group.changes or group.is_inhibited else frozenset(group.reported)
+                keys = reported[group_key]
+                if keys is not None and trouble.key not in keys:
+                    self._set_timer(self._records.troubles.timer(*group_key), rule, now)
+                    reported[group_key] = None
+
+    def _list_watching(self, trouble: Trouble) -> Iterator[tuple[str, NotificationRuleSettings]]:
+        """Each channel that is sent ``trouble``, with the rule that says so."""
         subject = self._describe(EventType(trouble.event), [trouble])
         for channel in self._rules.by_channel:
             rule = self._rules.find_watching(channel, subject)
-            if rule is None:
-                continue
-            group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
-            after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
-            due = end_quiet_hours(rule, after)
-            if group.due is not None and (group.changes or group.is_inhibited):
-                due = min(due, group.due)
-            self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
+            if rule is not None:
+                yield channel, rule
+
+    def _set_timer(self, group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> None:
+        after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
+        due = end_quiet_hours(rule, after)
+        if group.due is not None and (group.changes or group.is_inhibited):
+            due = min(due, group.due)
+        self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
     def _send_group(self, group: TroubleGroup, inhibition: Inhibition, now: float) -> None:
         kind, members = EventType(group.event), self._list_members(group)
@@ -455,10 +486,14 @@ def make_trouble_message(
     )
 
 
+_NAMES = {"": "the daemon", BACKUPS: "the backup of the records"}
+"""What people call the key of a trouble that is none of a resource or source."""
+
+
 def _name_keys(keys: Sequence[str], source: str) -> str:
     """``workload/shop/api``, or ``3 resources of main``."""
     if len(keys) == 1:
-        return keys[0] or "the daemon"
+        return _NAMES.get(keys[0], keys[0])
     of = f" of {source}" if source else ""
     return f"{len(keys)} resources{of}"
 

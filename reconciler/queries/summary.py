@@ -16,9 +16,10 @@ from reconciler.queries.existence import check_present
 from reconciler.queries.targets import resolve_target
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.conditions import HOST
+from reconciler.records.tables.conditions import HOST, ScopeCondition
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import Source, open_source
+from reconciler.status.backups import find_backup_trouble
 from reconciler.status.conditions import ResourceFacts, compute_conditions
 from reconciler.status.facts import FactsReader
 from reconciler.status.source_status import read_source_status
@@ -31,6 +32,7 @@ from reconciler.status.summary import (
     decide_outlook,
     rank_outlook,
 )
+from reconciler.times import ExpiryTime
 
 MOST_LISTED = 50
 """The most resources of a summary."""
@@ -99,7 +101,7 @@ def summarize_status(
         [*_add_beginnings(records, listed[:MOST_LISTED]), *listed[MOST_LISTED:]],
         max(len(unready), _count_unready(records, name, keys) if len(read) == _MOST_READ else 0),
         sum(counts.values()) if key is None else 1,
-        [condition for condition in records.conditions.get(HOST) if _is_bad(condition.type, condition.status)],
+        list(_list_daemon_troubles(settings, records, now)),
         commit,
     )
 
@@ -215,6 +217,16 @@ def _find_beginning(records: Records, key: Key) -> float | None:
     """Since when ``key`` is not well: its first failure, or the first warning after it was healthy."""
     failures = [failure.since for failure in records.failures.get(key)]
     return min(failures) if failures else records.events.first_warning_since(key, Reason.HEALTHY)
+
+
+def _list_daemon_troubles(settings: Settings, records: Records, now: float) -> Iterable[ScopeCondition]:
+    """The conditions of the daemon that need attention; that of the backups is as it is now, also without a daemon."""
+    for condition in records.conditions.get(HOST):
+        if condition.type != ConditionType.BACKED_UP and _is_bad(condition.type, condition.status):
+            yield condition
+    trouble = find_backup_trouble(records.backups.get(), settings.backups, ExpiryTime(now, now))
+    if trouble is not None:
+        yield trouble
 
 
 def _is_bad(type_: str, status: bool) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.iteration import Progress, find_reporter
+from reconciler.records.backup_times import AWAITED, FAILED, FAILURE, TAKEN
 from reconciler.records.connection import BUSY, to_disk
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
@@ -59,6 +60,24 @@ def summarize_records(path: Path) -> RecordsSummary:
     """Summarize the records at ``path``, which may be in use. Raises RecordsError if they cannot be read."""
     with _open_database(path) as connection:
         return _read_summary(connection, path)
+
+
+def mark_backup(backup: Path, at: float) -> None:
+    """Record in the file ``backup`` that it is one of the records at ``at``: restored ones know how old they are.
+
+    Raises RecordsError.
+    """
+    try:
+        with closing(sqlite3.connect(backup, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            connection.execute("DELETE FROM meta WHERE name IN (?, ?, ?)", (FAILED, FAILURE, AWAITED))
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (TAKEN, at))
+            connection.execute("COMMIT")
+        to_disk(backup)
+    except sqlite3.Error as error:
+        raise records_error(error, backup) from error
+    except OSError as error:
+        raise RecordsError(f"the backup {backup} cannot be written: {error.strerror}") from error
 
 
 def verify_backup(path: Path) -> RecordsSummary:

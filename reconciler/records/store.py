@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.model.key import Key
+from reconciler.records.backup_times import Backups
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
@@ -82,6 +83,7 @@ class Records:
         self.notices = Notices(database, now)
         self.deliveries = Deliveries(database)
         self.troubles = Troubles(database)
+        self.backups = Backups(database)
         self.mutes = Mutes(database, now, expiry)
 
     @classmethod

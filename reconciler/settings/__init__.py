@@ -20,6 +20,7 @@ from reconciler.settings.loader import (
 )
 from reconciler.settings.types import (
     AcmeSettings,
+    BackupSettings,
     CloudAccountSettings,
     ClusterSettings,
     Credentials,
@@ -56,6 +57,7 @@ __all__ = [
     "RULES",
     "AcmeSettings",
     "ApiSettings",
+    "BackupSettings",
     "CloudAccountSettings",
     "ClusterSettings",
     "Credentials",

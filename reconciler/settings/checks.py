@@ -13,6 +13,7 @@ from reconciler.model.finding import Pointer
 from reconciler.model.key import Key
 from reconciler.model.rule import error_rule
 from reconciler.settings.types import IngressSettings, StatusSettings, is_local
+from reconciler.times import is_time_zone
 
 RULES = (
     error_rule(
@@ -359,17 +360,7 @@ def _unknown_names(number: int, rule: dict[str, Any], member: str, names: list[s
 def _unknown_zones(number: int, settings: dict[str, Any], member: str) -> Iterator[SettingsFault]:
     """The time zone in the ``member`` of a rule of notifications, if this host does not know it."""
     zone = settings.get("zone", "UTC")
-    if not _is_time_zone(zone):
+    if not is_time_zone(zone):
         at: Pointer = ("notifications", "rules", number, member, "zone")
         message = f"this host knows no time zone `{zone}`"
         yield SettingsFault("notifications", message, at, "write a name such as Europe/Berlin")
-
-
-def _is_time_zone(name: str) -> bool:
-    from zoneinfo import ZoneInfo
-
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
-        return False
-    return True

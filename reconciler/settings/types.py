@@ -291,6 +291,12 @@ class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):
     directory: Path = Path("/etc/reconciler/secrets")
 
 
+class BackupSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The backups of the records that are expected; ``longest_age`` in seconds is that of the newest one."""
+
+    longest_age: float
+
+
 class EventSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The number of retained events."""
 
@@ -340,6 +346,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     drift: DriftPolicy = DriftPolicy()
     secrets: SecretSettings = SecretSettings()
     events: EventSettings = EventSettings()
+    backups: BackupSettings | None = None
     domains: DomainSettings = DomainSettings()
     locations: dict[str, LocationSettings] = {}
     host: HostSettings = HostSettings()

@@ -86,6 +86,10 @@ class CommitStatus(msgspec.Struct, frozen=True):
     message: str
 
 
+_REPORTED = (ConditionType.BACKED_UP, ConditionType.CERTIFICATE_EXPIRING)
+"""Conditions of the daemon for which no deployment fails."""
+
+
 class StatusSummary(msgspec.Struct, frozen=True):
     """All of it; ``unready`` may be the first of ``unready_count``, the worst first.
 
@@ -104,10 +108,10 @@ class StatusSummary(msgspec.Struct, frozen=True):
 
     @property
     def outlook(self) -> Outlook:
-        """The worst of all parts; that of the commit decides where one was named."""
+        """The worst of all parts but what is only to be done soon; that of the commit decides where one was named."""
         outlooks = [self.commit.outlook] if self.commit is not None else [source.outlook for source in self.sources]
         outlooks += [resource.outlook for resource in self.unready]
-        outlooks += [Outlook.FAILING] if self.host else []
+        outlooks += [Outlook.FAILING for condition in self.host if condition.type not in _REPORTED]
         return max(outlooks, key=_RANK.__getitem__, default=Outlook.WELL)
 
     @property

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 import stat
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_sandbox import CommandSandbox, workload
+from reconciler.records.backup_times import BackupTimes
+from reconciler.records.store import FILE, Records
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.sandbox import DaemonSandbox, eventually
 
 PASSWORD = "not-a-real-password"
@@ -90,3 +95,68 @@ def test_a_daemon_is_backed_up_as_it_works_and_never_restored_under(tmp_path: Pa
     assert "workload/shop/web@here" not in sandbox.recorded()
     with sandbox.daemon():
         eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "what came later is applied again")
+
+
+def read_times(sandbox: CommandSandbox) -> BackupTimes:
+    """What the records know of their backups."""
+    with closing(Records.open(sandbox.state / FILE, read_only=True)) as records:
+        return records.backups.get()
+
+
+def read_daemon(sandbox: CommandSandbox) -> list[str]:
+    """The reasons of the conditions of the daemon that need attention."""
+    result = sandbox.run("status", "-o", "json")
+    assert (result.code, result.json["outlook"]) == (0, "well")
+    return [condition["reason"] for condition in result.json["daemonConditions"]]
+
+
+def examine(sandbox: CommandSandbox) -> list[tuple[str, str]]:
+    """The verdicts and messages of doctor about backups."""
+    checks = sandbox.run("doctor", "--format", "json").json["checks"]
+    return [(check["verdict"], check["message"]) for check in checks if check["about"] == "backups"]
+
+
+def test_status_and_doctor_know_the_newest_backup_and_that_a_later_try_failed(sandbox: CommandSandbox) -> None:
+    assert (read_daemon(sandbox), examine(sandbox)) == ([], [])
+    sandbox.settings.write_text(SETTINGS + "backups: {longestAge: 26h}\n")
+    assert read_daemon(sandbox) == ["BackupStale"]
+    assert [verdict for verdict, _ in examine(sandbox)] == ["problem"]
+    assert sandbox.run("backup", str(sandbox.path / "copy")).code == 0
+    assert read_daemon(sandbox) == []
+    [(verdict, message)] = examine(sandbox)
+    assert (verdict, message.startswith("the newest one was made ")) == ("ok", True)
+    assert sandbox.run("backup", str(sandbox.path / "nowhere" / "copy")).code == 1
+    assert read_daemon(sandbox) == ["BackupFailed"]
+    [(verdict, message)] = examine(sandbox)
+    assert (verdict, "nowhere/copy" in message) == ("problem", True)
+    assert "BackupFailed" in sandbox.run("status").out
+    assert sandbox.run("backup", str(sandbox.path / "copy")).code == 0
+    assert read_daemon(sandbox) == []
+
+
+def test_restored_records_are_as_old_as_their_backup(sandbox: CommandSandbox) -> None:
+    first, second = sandbox.path / "first", sandbox.path / "second"
+    began = time.time()
+    sandbox.run("backup", str(first))
+    taken = read_times(sandbox).taken
+    assert taken is not None
+    assert began <= taken <= time.time()
+    sandbox.run("backup", str(second))
+    sandbox.run("backup", str(sandbox.path / "nowhere" / "copy"))
+    assert read_times(sandbox).failed is not None
+    assert sandbox.run("restore", str(first), "--force").code == 0
+    assert read_times(sandbox) == BackupTimes(taken)
+
+
+def test_records_that_cannot_be_written_are_backed_up(sandbox: CommandSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.records.connection.BUSY", 0.2)
+    with closing(sqlite3.connect(sandbox.state / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        result = sandbox.run("backup", str(sandbox.path / "copy"))
+        assert (result.code, result.err) == (0, "")
+        sandbox.settings.write_text(SETTINGS + "backups: {longestAge: 26h}\n")
+        result = sandbox.run("backup", str(sandbox.path / "copy"))
+    assert result.code == 0
+    assert result.err.startswith("the result could not be recorded, so `reconciler status` does not know it: ")
+    assert read_times(sandbox) == BackupTimes()
+    assert (sandbox.path / "copy").exists()

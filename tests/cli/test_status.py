@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,11 @@ from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.overviews.showing import is_summary_changing
 from reconciler.queries.summary import summarize_status
-from reconciler.reasons import Reason
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
+from reconciler.records.tables.conditions import HOST
 from reconciler.settings import load_settings
+from reconciler.status.conditions import make_condition
 from reconciler.status.summary import Outlook, UnreadyResource
 from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 
@@ -179,3 +182,11 @@ def test_a_remote_that_does_not_answer_is_reported_once_by_its_cause(tmp_path: P
     assert "ssh" in row(shown, "Trouble")
     assert "Unreadable" not in shown, "the copy here is empty, which is not the cause"
     assert sandbox.run("doctor").out.count("127.0.0.1:1/x.git: ssh") == 1
+
+
+def test_a_certificate_of_the_api_that_expires_soon_is_shown_and_fails_no_deployment(sandbox: CommandSandbox) -> None:
+    kind, reason = ConditionType.CERTIFICATE_EXPIRING, Reason.CERTIFICATE_EXPIRING
+    with closing(Records.open(sandbox.state / FILE)) as records:
+        records.conditions.set(HOST, make_condition(kind, True, reason, "it expires at 3"))
+    result = sandbox.run("status")
+    assert (result.code, "CertificateExpiring  it expires at 3" in result.out) == (0, True)

@@ -182,8 +182,8 @@ def test_another_location_inhibits_nothing(post: Post) -> None:
     assert sorted(post.titles()) == ["location/far has a problem", "workload/shop/api is unhealthy"]
 
 
-@pytest.mark.parametrize("is_back", [True, False])
-def test_a_location_that_came_back_while_the_daemon_was_down_inhibits_nothing(post: Post, is_back: bool) -> None:
+def restart_without_location(post: Post) -> None:
+    """The location does not answer, which is reported; then the daemon is started again."""
     post.happen("location/local", Reason.LOCATION_UNREACHABLE, "no answer", "")
     for key in (API, WEB, BANK):
         set_health(post, key, Health.UNKNOWN)
@@ -191,6 +191,11 @@ def test_a_location_that_came_back_while_the_daemon_was_down_inhibits_nothing(po
     post.collect(after=31)
     post.collector = post.new_collector()
     post.collector.open()
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_location_that_came_back_while_the_daemon_was_down_inhibits_nothing(post: Post, is_back: bool) -> None:
+    restart_without_location(post)
     if is_back:
         set_health(post, API, Health.UNHEALTHY)
         post.happen(API, Reason.UNHEALTHY)
@@ -202,12 +207,6 @@ def test_a_location_that_came_back_while_the_daemon_was_down_inhibits_nothing(po
 
 
 def test_a_location_stays_away_as_long_as_nothing_is_known_of_it(post: Post) -> None:
-    post.happen("location/local", Reason.LOCATION_UNREACHABLE, "no answer", "")
-    for key in (API, WEB, BANK):
-        set_health(post, key, Health.UNKNOWN)
-    post.collect()
-    post.collect(after=31)
-    post.collector = post.new_collector()
-    post.collector.open()
+    restart_without_location(post)
     pass_time(post, 30)
     assert post.titles() == ["location/local has a problem"]

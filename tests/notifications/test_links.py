@@ -14,6 +14,7 @@ from tests.notifications.test_bodies import make_message
 COMMIT = "4f" * 20
 SETTINGS = Settings(org="acme", sources=(), api=ApiSettings(url="https://ops.example.com"))
 RUN = make_message("x", source="shop", commit=COMMIT, resources=(), link="")
+BACKUP = MessageResource("backups", "", "", "BackupStale", "none is known")
 API = MessageResource("workload/shop/api", "", "here", "Unhealthy", "it is not ready")
 
 
@@ -27,6 +28,7 @@ API = MessageResource("workload/shop/api", "", "here", "Unhealthy", "it is not r
         (msgspec.structs.replace(RUN, event=EventType.APPROVAL, state=State.NONE), "/ui/plan/source/shop"),
         (msgspec.structs.replace(RUN, event=EventType.HEALTH, resources=(API,)), "/ui/resource/workload/shop/api"),
         (msgspec.structs.replace(RUN, event=EventType.HEALTH, source=""), "/"),
+        (msgspec.structs.replace(RUN, event=EventType.DAEMON, source="", resources=(BACKUP,)), "/"),
     ],
 )
 def test_a_link_leads_to_the_view_that_shows_more(message: Message, path: str) -> None:

@@ -245,6 +245,41 @@ def test_a_full_disk_is_one_message_though_each_source_has_an_event(make_post: M
     assert post.titles() == ["the daemon has a problem"]
 
 
+def test_backups_are_a_trouble_of_their_own_until_one_is_made(make_post: MakePost) -> None:
+    post = make_post()
+    post.happen("", Reason.BACKUP_STALE, "the newest is old", "")
+    post.happen("source/main", Reason.DISK_FULL, "the disk is full", "")
+    post.collect()
+    post.collect(after=31)
+    assert sorted(post.titles()) == ["the backup of the records has a problem", "the daemon has a problem"]
+    post.happen("source/main", Reason.DISK_RECOVERED, "there is room", "")
+    post.happen("", Reason.BACKUP_FAILED, "the place is full", "")
+    for _ in range(10):
+        post.collect(after=60)
+    assert post.titles()[2:] == ["the daemon is well again"]
+    assert [trouble.message for trouble in post.records.troubles.all()] == ["the place is full"]
+    post.happen("", Reason.BACKUP_RECOVERED, "the newest is new", "")
+    post.collect()
+    post.collect(after=31)
+    assert post.titles()[3:] == ["the backup of the records is well again"]
+
+
+def test_the_certificate_of_the_api_is_a_trouble_of_its_own(make_post: MakePost) -> None:
+    post = make_post()
+    post.happen("", Reason.CERTIFICATE_EXPIRING, "it expires at 3", "")
+    post.happen("", Reason.BACKUP_STALE, "the newest is old", "")
+    post.collect()
+    post.collect(after=31)
+    post.happen("", Reason.CERTIFICATE_RENEWED, "it is new", "")
+    post.collect()
+    post.collect(after=301)
+    assert sorted(post.titles()) == [
+        "the backup of the records has a problem",
+        "the daemon has a problem with a certificate",
+        "the daemon is well again",
+    ]
+
+
 def test_a_fact_is_sent_once_and_has_no_end(make_post: MakePost) -> None:
     post = make_post()
     post.happen("workload/shop/nightly", Reason.EXECUTION_FAILED, "run-1: it exits with 1")

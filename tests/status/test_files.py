@@ -241,5 +241,5 @@ def test_the_page_for_people_lists_the_conditions_that_are_not_as_they_should_be
         SourceOverview("main", COMMIT, COUNTS, (make_condition(kind, status, Reason.ERROR, "so it is"),)), status_path
     ).decode()
     assert ("**Error** so it is" in shown) is (status is kind.abnormal)
-    normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded", "Notifying"}
+    normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded", "Notifying", "BackedUp"}
     assert {each for each in ConditionType if not each.abnormal} == normal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -176,6 +176,18 @@ class Deliveries:
                     answer = 'the settings have no such channel'
                     WHERE status = '{status}' AND channel NOT IN (SELECT value FROM json_each(?))"""
                 self._db.write(sql, (at, names))
+
+    def drop_rules(self, prefix: str, channels: Mapping[str, Sequence[str]], at: float) -> None:
+        """End what waits by a rule whose name begins with ``prefix``, and for none of its ``channels``."""
+        pairs = [f"{rule} {channel}" for rule, names in channels.items() for channel in names]
+        names = msgspec.json.encode(pairs).decode()
+        with self._db.transaction():
+            for status in ("collected", "waiting"):
+                sql = f"""UPDATE deliveries SET status = 'expired', ended = ?,
+                    answer = 'its rule is no more, or does not name the channel'
+                    WHERE status = '{status}' AND substr(rule, 1, ?) = ?
+                    AND rule || ' ' || channel NOT IN (SELECT value FROM json_each(?))"""
+                self._db.write(sql, (at, len(prefix), prefix, names))
 
     def list(self, limit: int = 100) -> Sequence[Delivery]:
         """The last ``limit`` deliveries, newest first."""

@@ -8,13 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
-from reconciler.times import format_iso_time
-
-SOON_SECONDS = 14 * 86_400.0
-"""Seconds before its end in which a certificate expires soon."""
-
-SOON_SHARE = 1 / 6
-"""The part of its life that counts instead for a certificate with a short one."""
+from reconciler.times import format_iso_time, is_near_end
 
 
 class TlsOptions(msgspec.Struct, frozen=True):
@@ -68,8 +62,7 @@ def select_certificates(hosts: Iterable[str], certificates: Iterable[PemCertific
 
 def expires_soon(certificate: PemCertificate, now: float) -> bool:
     """Whether ``certificate`` should have been replaced by now; one that is ordered is renewed long before."""
-    life = certificate.not_after - certificate.not_before
-    return certificate.not_after - now <= min(SOON_SECONDS, life * SOON_SHARE)
+    return is_near_end(certificate.not_before, certificate.not_after, now)
 
 
 def _select_best_certificate(certificates: Iterable[PemCertificate], now: float) -> PemCertificate | None:
