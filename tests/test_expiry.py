@@ -232,6 +232,7 @@ EXPIRES: dict[str, str] = {
     "engines/host/volumesets/watcher.py": "snapshots",
     "pipeline/source_pipeline.py": "the hourly budget of deletes, and the count of heals",
     "records/notifications/troubles.py": "mutes",
+    "status/backup_monitor.py": "nothing: how old a backup may be",
     "records/tables/commands.py": "commands that ended",
     "records/tables/requests.py": "answers that were never read",
     "records/tables/suspensions.py": "suspensions, and holds of requests",

@@ -17,9 +17,9 @@ from reconciler.notifications.outcomes import (
     make_approval_message,
     make_run_message,
 )
-from reconciler.notifications.rules import OWN_RULE, Rules, Subject, gvc_of
+from reconciler.notifications.rules import OWN_RULE, Rules, Subject, gvc_of, read_tags
 from reconciler.notifications.severity import Severity
-from reconciler.notifications.troubles import TroubleLog, read_tags
+from reconciler.notifications.troubles import TroubleLog
 from reconciler.reasons import Reason
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble

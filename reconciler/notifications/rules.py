@@ -11,6 +11,7 @@ import msgspec
 from reconciler.notifications.message import EventType, State
 from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.troubles import Mute
+from reconciler.records.store import Records
 from reconciler.settings.notifications import DigestSettings, NotificationRuleSettings, NotificationSettings
 
 OWN_RULE = "gvc/"
@@ -151,3 +152,12 @@ def next_digest(settings: DigestSettings, at: float) -> float:
     days = (now.date() + timedelta(days=number) for number in range(3))
     # Where the clock is set back, an hour that is over comes a second time.
     return next(due for day in days if (due := datetime.combine(day, clock, zone).timestamp()) > at)
+
+
+def read_tags(records: Records, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """The tags that any of ``keys`` has, as it was last applied; those of deleted resources are not known."""
+    tags: set[tuple[str, str]] = set()
+    for found in records.applied.get_many([key for key in keys if key and not key.startswith("source/")]).values():
+        body = msgspec.json.decode(found[0].body)
+        tags |= {(str(name), str(value)) for name, value in (body.get("tags") or {}).items()}
+    return frozenset(tags)

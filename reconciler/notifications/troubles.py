@@ -17,7 +17,7 @@ from reconciler.notifications.inhibition import Inhibition, read_inhibition
 from reconciler.notifications.message import EventType, Message, MessageResource, State
 from reconciler.notifications.outbox import News, Outbox
 from reconciler.notifications.outcomes import MOST_RESOURCES
-from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, gvc_of, is_wanted
+from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, gvc_of, is_wanted, read_tags
 from reconciler.notifications.severity import Severity, choose_worst, grade_reason
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
@@ -437,15 +437,6 @@ def find_source(members: Sequence[Trouble]) -> str:
     """The source that all of ``members`` have, or ""."""
     sources = {member.source for member in members}
     return sources.pop() if len(sources) == 1 else ""
-
-
-def read_tags(records: Records, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """The tags that any of ``keys`` has, as it was last applied; those of deleted resources are not known."""
-    tags: set[tuple[str, str]] = set()
-    for found in records.applied.get_many([key for key in keys if key and not key.startswith("source/")]).values():
-        body = msgspec.json.decode(found[0].body)
-        tags |= {(str(name), str(value)) for name, value in (body.get("tags") or {}).items()}
-    return frozenset(tags)
 
 
 def make_trouble_message(

@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.cli import local_settings
 from reconciler.cli.local_settings import Followed, write_settings
 from reconciler.cli.page_links import read_base
+from reconciler.daemon.lock import StateLock
 from reconciler.settings import ApiSettings, load_settings
 from tests.cli.test_sessions import golden
+from tests.support.processes import free_ports
 from tests.support.sandbox import DaemonSandbox
 
 WAYS: tuple[dict[str, Any], ...] = (
@@ -49,12 +52,17 @@ def test_a_link_on_this_host_leads_to_a_name_that_no_workload_has(tmp_path: Path
 
 def test_the_page_of_what_up_runs_keeps_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    # Those of a page may be taken by other tests at any moment.
+    monkeypatch.setattr(local_settings, "_FIRST_PAGE_PORT", free_ports(1)[0])
     followed = Followed(str(tmp_path / "manifests.git"), branch="main", key=str(tmp_path / "manifests"))
     first = write_settings(followed, ["local"], "acme").read_text()
     api = load_settings(write_settings(followed, ["local"], "acme")).api
     assert api is not None
     host, _, port = api.address.rpartition(":")
-    with socket.create_server((host, int(port))):  # as while the daemon runs
+    with socket.create_server((host, int(port))):
+        lock = StateLock(followed.state)
+        lock.acquire()  # as the daemon does that listens there
         assert write_settings(followed, ["local"], "acme").read_text() == first
+        lock.release()
         other = followed._replace(key="other")
         assert f"127.0.0.1:{port}" not in write_settings(other, ["local"], "acme").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +19,6 @@ from reconciler.engines.kubernetes.client.objects import (
     POD,
     VOLUME_SNAPSHOT,
     KubeObject,
-    ObjectId,
     ObjectKind,
 )
 from reconciler.engines.kubernetes.mirror import MirroredObject
@@ -35,7 +34,6 @@ from reconciler.engines.kubernetes.status.news import (
     find_news,
     read_recorded_moment,
 )
-from reconciler.engines.kubernetes.status.pods import LogLines
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload, read_pods
 from reconciler.engines.kubernetes.status.snapshots import read_index
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
@@ -68,10 +66,6 @@ NEW_EVENTS_SECONDS = 0.5
 """The same, just after a pod is no longer ready."""
 HOOK_EVENTS_SECONDS = 1.0
 """Seconds after which the events of a namespace are read again for a hook that runs or has ended."""
-LAST_LINES = 10
-"""Lines of a container that ended which are read for its message."""
-MOST_LOGS = 200
-"""Ended containers whose last lines are remembered."""
 BATCH = 20
 """Workloads that are observed before other work goes on."""
 
@@ -89,7 +83,6 @@ class ClusterObserver:
         self._claims = VolumeClaims(parts.context.records, parts.context.settings.org)
         self._events: dict[str, _NamespaceEvents] = {}
         self._times: dict[Key, float] = {}
-        self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
         self._specs: dict[Key, _DerivedSpec] = {}
         self._past: dict[Key, _PastObservation] = {}
 
@@ -262,7 +255,7 @@ class ClusterObserver:
             return live
         since = now if may_fail else max(map(_unready_since, pods), default=0.0)
         events = (await self._read_events(running.id.namespace, since)).about(running.id.name, live.claims)
-        return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
+        return msgspec.structs.replace(live, events=events)
 
     def _read_spec(self, key: Key, record: Record, gvc: _Gvc) -> WorkloadSpec:
         derived = self._derive_spec(key, record)
@@ -332,36 +325,6 @@ class ClusterObserver:
         events = _NamespaceEvents.read(page.items, now)
         self._events[namespace] = events
         return events
-
-    async def _read_logs(self, pods: Iterable[KubeObject]) -> LogLines:
-        """The last lines of containers that ended with an error, each read once."""
-        lines = {}
-        failed = [(pod, status) for pod in pods for status in _list_failed(pod)]
-        for pod, status in failed:
-            metadata, name = pod["metadata"], str(status["name"])
-            mark = (metadata["uid"], name, int(status.get("restartCount", 0)))
-            if mark not in self._logs:
-                self._logs[mark] = await self._read_last_lines(pod, status)
-            lines[metadata["name"], name] = self._logs[mark]
-        while len(self._logs) > MOST_LOGS:
-            self._logs.pop(next(iter(self._logs)))
-        return lines
-
-    async def _read_last_lines(self, pod: KubeObject, status: Mapping[str, object]) -> Sequence[str]:
-        metadata = pod["metadata"]
-        path = f"{ObjectId(POD, metadata['namespace'], metadata['name']).path}/log"
-        restarted = "terminated" in (status.get("lastState") or {})  # type: ignore[operator]
-        params = {
-            "container": str(status["name"]),
-            "previous": "true" if restarted else "",
-            "tailLines": str(LAST_LINES),
-            "limitBytes": str(LAST_LINES << 10),
-        }
-        try:
-            async with self._api.read_lines(path, f"read the log of {metadata['name']}", params, 5.0) as lines:
-                return [line.decode("utf-8", "replace") async for line in lines]
-        except EngineError:
-            return ()
 
     def _observe_volume_set(self, key: Key) -> Observation | None:
         record = self._claims.record(key)
@@ -438,15 +401,6 @@ def _get_subject(event: KubeObject) -> str:
 def _name_containers(spec: WorkloadSpec) -> dict[str, str]:
     """The containers of a workload by their names in pods."""
     return {format_label(container.name): container.name for container in spec.containers}
-
-
-def _list_failed(pod: KubeObject) -> Iterator[KubeObject]:
-    """The statuses of containers of ``pod`` that ended with an error."""
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        states = (status.get("lastState") or {}, status.get("state") or {})
-        ended: KubeObject = next((state["terminated"] for state in states if state.get("terminated")), {})
-        if ended.get("exitCode"):
-            yield status
 
 
 def _unready_since(pod: KubeObject) -> float:

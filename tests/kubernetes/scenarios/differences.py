@@ -48,11 +48,6 @@ DIFFERENCES = (
         r".* (status\.)?conditions\[NotEnforced\]\..*",
     ),
     Difference(
-        "last-lines",
-        "The message of a replica that ended has its last lines on a cluster, which has the logs of its last run only.",
-        r"workload/shop/web replica .* \(ended with .*",
-    ),
-    Difference(
         "replaced-pods",
         "A replica that somebody ends from outside is started again on a host, under its name and with a restart more. "
         "On a cluster another pod takes its place.",

@@ -17,7 +17,6 @@ from reconciler.engines.kubernetes.status.fields import (
     read_number,
     read_seconds,
     read_text,
-    shorten_text,
 )
 from reconciler.engines.workload.status import START_SECONDS, describe_end
 from reconciler.reasons import Reason
@@ -27,9 +26,6 @@ BACKOFF_SECONDS = 600.0
 
 EVENT_SECONDS = 3.0
 """Seconds that the event of a probe may come later than the status of its pod."""
-
-LAST_LINES = 3
-"""Lines of the log of a container that are shown after its end."""
 
 _SHARED_REASONS: Mapping[str, Reason] = {
     "Completed": Reason.COMPLETED,
@@ -70,15 +66,13 @@ class ContainerPhase(StrEnum):
 class ContainerEnd(msgspec.Struct, frozen=True):
     """How a container ended last: its exit code, 128 and the signal if one killed it; ``at`` is 0 if it is unknown.
 
-    ``lines`` are the last ones that it wrote. They may contain what is secret, so that no message that leaves this host
-    has them.
+    It has no lines of the log, which may contain what is secret.
     """
 
     code: int
     reason: str
     message: str = ""
     at: float = 0.0
-    lines: str = ""
 
     @property
     def words(self) -> str:
@@ -115,7 +109,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerInput(msgspec.Struct, frozen=True):
-    """What is known of the container ``name``: its ``part`` of the pod, its ``status``, its events, its last log lines.
+    """What is known of the container ``name``: its ``part`` of the pod, its ``status``, and its events.
 
     ``ready_changed`` is when the pod became ready or unready last, and ``now`` the time, in seconds since the epoch.
     """
@@ -124,7 +118,6 @@ class ContainerInput(msgspec.Struct, frozen=True):
     part: ObjectPart
     status: ObjectPart
     events: Sequence[ClusterEvent] = ()
-    lines: Sequence[str] = ()
     ready_changed: float = 0.0
     now: float = 0.0
 
@@ -188,18 +181,13 @@ def _read_last_end(observed: ContainerInput) -> ContainerEnd | None:
     code = read_number(ended, "exitCode") or (128 + signal if signal else 0)
     reason: str = _SHARED_REASONS.get(read_text(ended, "reason"), Reason.ERROR if code else Reason.COMPLETED)
     at = read_seconds(ended, "finishedAt")
-    message, lines = read_message(ended, "message"), _join_lines(observed.lines if code else ())
+    message = read_message(ended, "message")
     # A program that obeys the signal of the kubelet may end with 0.
     begun = read_seconds(ended, "startedAt")
     probe = _find_liveness_failure(observed, begun, at) if reason in (Reason.ERROR, Reason.COMPLETED) else ""
     if probe:
-        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at, lines)
-    return ContainerEnd(code, reason, message, at, lines)
-
-
-def _join_lines(lines: Sequence[str]) -> str:
-    written = [line.strip() for line in lines if line.strip()]
-    return shorten_text(" | ".join(written[-LAST_LINES:]))
+        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at)
+    return ContainerEnd(code, reason, message, at)
 
 
 def _find_liveness_failure(observed: ContainerInput, begun: float, at: float) -> str:

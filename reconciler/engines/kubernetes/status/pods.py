@@ -37,9 +37,6 @@ from reconciler.reasons import ConditionType, Reason
 EVENT_SECONDS = 600.0
 """Seconds for which an event about a volume or a network explains why a pod waits: kubelets repeat it sooner."""
 
-LogLines = Mapping[tuple[str, str], Sequence[str]]
-"""The last lines of the log of a container, by the names of its pod and of itself."""
-
 
 class ClaimFault(msgspec.Struct, frozen=True):
     """Why a claim has no volume; it is ``failing`` if that is no short wait."""
@@ -59,7 +56,6 @@ class PodContext(msgspec.Struct, frozen=True):
     names: Mapping[str, str] = {}
     events: EventIndex = {}
     claims: Mapping[str, ClaimFault] = {}
-    logs: LogLines = {}
 
 
 class PodState(msgspec.Struct, frozen=True):
@@ -90,14 +86,6 @@ class PodState(msgspec.Struct, frozen=True):
     revision: str = ""
     marks: dict[str, str] = {}
     late_at: tuple[float, ...] = ()
-
-    @property
-    def detail(self) -> str:
-        """``message`` with the last lines of the container that it is about, for who may read its logs."""
-        container = next((container for container in self.containers if container.message), None)
-        if container is None or container.last is None or container.last.words != self.message:
-            return self.message
-        return f"{self.message}: {container.last.lines}" if container.last.lines else self.message
 
     @property
     def fault(self) -> str:
@@ -165,9 +153,8 @@ def _read_containers(part: ObjectPart, context: PodContext, events: Sequence[Clu
     for container in list_parts(part, context.names):
         name = read_text(container, "name")
         own = [event for event in events if event.container == name]
-        lines = context.logs.get((name_of(part), name), ())
         shown = context.names.get(name, name)
-        yield read_container(ContainerInput(shown, container, statuses.get(name, {}), own, lines, changed, context.now))
+        yield read_container(ContainerInput(shown, container, statuses.get(name, {}), own, changed, context.now))
 
 
 def _is_lost(part: ObjectPart) -> bool:

@@ -60,7 +60,7 @@ def _make_row(source: ReplicaSource, pod: PodState, metrics: ObjectPart | None, 
         cpu=round(_sum_usage(ours, "cpu") * 1000) if ours else None,
         memory=round(_sum_usage(ours, "memory")) if ours else None,
         age=max(0.0, context.now - pod.created),
-        fault=pod.ending if pod.ending and not pod.lost else pod.detail,
+        fault=pod.ending if pod.ending and not pod.lost else pod.message,
     )
 
 

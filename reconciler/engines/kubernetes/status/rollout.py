@@ -20,7 +20,7 @@ from reconciler.engines.kubernetes.status.fields import (
     read_text,
     shorten_text,
 )
-from reconciler.engines.kubernetes.status.pods import LogLines, PodContext, PodState, read_pod
+from reconciler.engines.kubernetes.status.pods import PodContext, PodState, read_pod
 from reconciler.engines.kubernetes.status.readiness import Readiness, ReadinessState, compute_readiness
 from reconciler.engines.kubernetes.status.volumes import find_claim_faults
 from reconciler.engines.workload.spec import Type, WorkloadSpec
@@ -43,9 +43,9 @@ class LiveWorkload(msgspec.Struct, frozen=True, dict=True):
 
     ``primary`` is its Deployment, StatefulSet, CronJob or Knative Service with its ``kind`` and ``apiVersion``; None if
     there is none. ``pods`` are all of them, those of ``jobs`` included; ``claims`` are those of its volumes. ``events``
-    are warnings about any of these, and normal ones about claims, of v1 or of events.k8s.io. ``logs`` are last lines of
-    containers that ended. ``names`` are the containers of the specification by their names in pods, which cannot have
-    every name; without any they have the same ones.
+    are warnings about any of these, and normal ones about claims, of v1 or of events.k8s.io. ``names`` are
+    the containers of the specification by their names in pods, which cannot have every name; without any they have the
+    same ones.
     """
 
     spec: WorkloadSpec
@@ -55,7 +55,6 @@ class LiveWorkload(msgspec.Struct, frozen=True, dict=True):
     claims: tuple[ObjectPart, ...] = ()
     autoscaler: ObjectPart | None = None
     events: tuple[ObjectPart, ...] = ()
-    logs: LogLines = {}
     names: Mapping[str, str] = {}
 
     @cached_property
@@ -140,7 +139,7 @@ def read_pods(live: LiveWorkload, now: float) -> LivePods:
     """The pods of a workload as they are at ``now``, in seconds since the epoch."""
     events = live.event_index
     names = live.names or {container.name: container.name for container in live.spec.containers}
-    context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
+    context = PodContext(now, names, events, find_claim_faults(live.claims, events))
     return LivePods(sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name), events)
 
 

@@ -195,7 +195,7 @@ def _build_deployment(live: LiveWorkload, context: StatusContext, view: _View) -
 
 def _build_replica_status(pod: PodState) -> ReplicaStatus:
     node = pod.node or msgspec.UNSET
-    return ReplicaStatus(pod.name, pod.version, pod.ready, {}, pod.detail, pod.restarts, node)
+    return ReplicaStatus(pod.name, pod.version, pod.ready, {}, pod.message, pod.restarts, node)
 
 
 def _build_versions(live: LiveWorkload, context: StatusContext, rollout: Rollout) -> tuple[Version, ...]:

@@ -22,7 +22,7 @@ PART = {"name": "main", "image": "app:1", "readinessProbe": {"httpGet": {}}, "li
 
 def read_run(status: dict[str, Any], *events: ClusterEvent, changed: float = 0.0, now: float = 100.0) -> ContainerState:
     """The state of a container; times are seconds after NOW."""
-    return read_container(ContainerInput("main", PART, status, events, (), NOW + changed, NOW + now))
+    return read_container(ContainerInput("main", PART, status, events, NOW + changed, NOW + now))
 
 
 def run_from(seconds: float, **fields: Any) -> dict[str, Any]:

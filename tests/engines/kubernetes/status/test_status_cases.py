@@ -46,9 +46,8 @@ def live_of(case: dict[str, Any]) -> LiveWorkload:
     key = Key(Kind.WORKLOAD, "shop", case["name"])
     spec = workload_spec(AppliedWorkload(key, "cluster", manifest, case["version"], "digest"), "hash")
     live = dict(case["live"])
-    lines = {(pod, name): tuple(text) for pod, logs in live.pop("logs", {}).items() for name, text in logs.items()}
     parts = {name: tuple(value) if isinstance(value, list) else value for name, value in live.items()}
-    return LiveWorkload(spec, logs=lines, **parts)
+    return LiveWorkload(spec, **parts)
 
 
 def context_of(case: dict[str, Any]) -> StatusContext:
@@ -68,7 +67,7 @@ def workload_result(case: dict[str, Any]) -> dict[str, Any]:
     events = index_events(live.events)
     claims = find_claim_faults(live.claims, events)
     names = {container.name: container.name for container in live.spec.containers}
-    pods = PodContext(context.now, names, events, claims, live.logs)
+    pods = PodContext(context.now, names, events, claims)
     source = ReplicaSource(live.spec.key, "cluster", live.pods, tuple(case.get("metrics", ())))
     rows = [{**msgspec.to_builtins(row), "key": str(row.key)} for row in list_rows(source, pods)]
     due = next_status_time(live, live_pods, context)
@@ -105,15 +104,3 @@ def test_every_case_describes_what_it_shows() -> None:
 def test_every_health_of_a_workload_is_in_a_case() -> None:
     results = [msgspec.json.decode((folder / "status.json").read_bytes())["health"] for folder in FOLDERS]
     assert set(results) == set(Health) - {Health.RECORDED}
-
-
-def test_lines_of_a_log_reach_nothing_but_their_replica() -> None:
-    """They may contain what is secret, and the status is committed."""
-    with_logs = [folder for folder in FOLDERS if "logs" in case_of(folder).get("live", {})]
-    assert len(with_logs) > 1
-    for folder in with_logs:
-        case = case_of(folder)
-        lines = [line for logs in case["live"]["logs"].values() for text in logs.values() for line in text if line]
-        status = msgspec.json.decode((folder / "status.json").read_bytes())["deployment"]["status"]
-        del status["replicas"]
-        assert [line for line in lines if line in msgspec.json.encode(status).decode()] == []
