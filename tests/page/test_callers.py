@@ -92,13 +92,13 @@ def test_each_action_is_done_or_neither_offered_nor_done(site: Site, caller: str
                     change_report(site)
                 if action.template == "terminal" or ("type", "stopReplica") in action.fields:
                     # Replicas end and begin after the actions before: one that ends cannot be stopped or entered.
-                    eventually(lambda: is_settled(site), "both replicas of it are ready, and no other is left")
+                    eventually(lambda: is_rolled_out(site), "both replicas of it are ready, and no other is left")
                 perform_action(page, action, names)
             else:
                 refuse_action(page, action, names)
 
 
-def is_settled(site: Site) -> bool:
+def is_rolled_out(site: Site) -> bool:
     """Whether the replicas of ``web`` are those that it keeps."""
     sandbox = site.sandbox
     return len(sandbox.ready("web")) == len(sandbox.replicas("web")) == 2 and sandbox.healthy()
