@@ -441,7 +441,7 @@ class Reason(StrEnum):
                   "Replace its file or secret; one that was ordered is ordered again."),
         _warning("A certificate of a domain, or that of the API, expires soon, or could not be renewed; the message "
                  "says why."))
-    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("No certificate of the domain or API expires soon any more.")
+    CERTIFICATE_RENEWED = "CertificateRenewed", _normal("The certificate that expired soon is replaced, or gone.")
     ROUTE_NOT_SERVED = ("RouteNotServed",
         _resource("A part of the domain is not served: the message says what, and why.",
                   "Correct what the message names; for a port of another program, see `reconciler doctor`."),
@@ -636,7 +636,7 @@ class Reason(StrEnum):
         _warning("`reconciler backup` could not make a backup of the records; the message says why."),
         _other("`reconciler backup` could not make a backup of the records; the message says why."))
     BACKUP_RECOVERED = ("BackupRecovered",
-        _normal("The records were backed up again, or the settings expect no backups any more."))
+        _normal("The records were backed up again, or the settings no longer expect it."))
     BACKUP_TAKEN = "BackupTaken", _other("The newest backup of the records is as young as it should be.")
     SETTINGS_REFUSED = ("SettingsRefused",
         _warning("The settings were changed and have errors. The former ones stay in use."))

@@ -49,8 +49,8 @@ recorded, and nothing runs. It counts as ready: dependents of such a resource do
 
 The message of a condition says how a program ended, such as `ended with 1 (Error)`, and never what it wrote: a line of
 a log may have a secret, and status files, events and notifications reach more people than may read logs. `reconciler
-status` and `describe` show the last line as text to whoever may read the logs of this machine, and so does the page to
-whoever has the permission `readLogs`.
+status` and `describe` show the last line as text to those who may read the logs of this machine. So does the page to
+those who have the permission `readLogs`.
 """
 
 

@@ -453,7 +453,7 @@ def make_trouble_message(
     lines = [
         *_list_texts(members),
         *(
-            [f"{_name_keys(recovered, '')} {'is' if len(recovered) == 1 else 'are'} {again}"]
+            [f"{_name_keys(recovered, '', kind)} {'is' if len(recovered) == 1 else 'are'} {again}"]
             if recovered and keys
             else []
         ),
@@ -467,7 +467,7 @@ def make_trouble_message(
         event=kind,
         state=State.FAILURE if members else State.SUCCESS,
         severity=worst if members else Severity(group.severity or Severity.ERROR),
-        title=f"{_name_keys(names, source)} {ending}{about}",
+        title=f"{_name_keys(names, source, kind)} {ending}{about}",
         at=now,
         source=source,
         lines=tuple(lines),
@@ -481,9 +481,11 @@ _NAMES = {"": "the daemon", BACKUPS: "the backup of the records"}
 """What people call the key of a trouble that is none of a resource or source."""
 
 
-def _name_keys(keys: Sequence[str], source: str) -> str:
+def _name_keys(keys: Sequence[str], source: str, kind: EventType) -> str:
     """``workload/shop/api``, or ``3 resources of main``."""
     if len(keys) == 1:
+        if kind is EventType.CERTIFICATE and not keys[0]:
+            return "the API"
         return _NAMES.get(keys[0], keys[0])
     of = f" of {source}" if source else ""
     return f"{len(keys)} resources{of}"

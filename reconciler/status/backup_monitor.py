@@ -64,13 +64,13 @@ class BackupMonitor:
         return times._replace(awaited=now)
 
     def _forget(self, former: ScopeCondition) -> None:
-        """End what was reported: the settings expect no backups any more."""
+        """End what was reported: the settings no longer expect backups."""
         records = self._records
         with records.transaction():
             records.backups.set_awaited(None)
             records.conditions.drop(HOST, ConditionType.BACKED_UP)
             if not former.status:
-                self._append(Reason.BACKUP_RECOVERED, "the settings expect no backups of the records any more")
+                self._append(Reason.BACKUP_RECOVERED, "the settings no longer expect backups of the records")
 
     def _append(self, reason: Reason, message: str) -> None:
         self._records.events.append_many([NewEvent("", reason, message)])

@@ -42,7 +42,7 @@ class CertificateMonitor:
         former = next((one for one in conditions if one.type == ConditionType.CERTIFICATE_EXPIRING), None)
         if self._file is None:
             if former is not None:
-                self._end(former, "the settings have no certificate of the API any more")
+                self._end(former, "the settings no longer have a certificate of the API")
             return
         try:
             message = describe_expiring(self._file, self._clock.now())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from reconciler.records.store import FILE
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.kubernetes.cluster.scripts import Script
 from tests.support.rule_cases import private
 from tests.support.sandbox import DaemonSandbox, eventually
 
@@ -115,6 +118,24 @@ def test_a_workload_lives_on_a_cluster_from_commit_to_deletion(tmp_path: Path) -
         delete_web(sandbox, server)
         assert b"battery-staple" not in daemon.log_file.read_bytes()
         assert daemon.logged("bug") == []
+
+
+def test_the_last_line_of_a_crash_is_for_who_may_read_logs(tmp_path: Path) -> None:
+    with cluster_sandbox(tmp_path) as (sandbox, server), sandbox.daemon():
+        eventually(lambda: is_healthy(sandbox), "it is applied")
+        for pod in pods_of(server):
+            server.write_log("shop", pod["metadata"]["name"], "panic: no database")
+        server.pods.follow("shop/web-*", Script(exit=3))
+        server.converge()
+        eventually(lambda: "ended with 3" in shown(sandbox, "get"), "the end is seen")
+        for words in (("status",), ("describe", WEB)):
+            assert "panic: no database" in sandbox.run(*words).stdout
+        # More people see these than may read logs.
+        eventually(lambda: "ended with 3" in sandbox.status("shop/workload/web.yaml"), "the status branch shows it")
+        written = shown(sandbox, "get", WEB, "-o", "json") + sandbox.status("shop/workload/web.yaml")
+        assert ("ended with 3 (Error)" in written, "panic" in written) == (True, False)
+        with closing(sqlite3.connect(sandbox.state / FILE)) as records:
+            assert "panic" not in "\n".join(records.iterdump())
 
 
 def check_views(sandbox: DaemonSandbox, server: FakeApiServer) -> None:

@@ -274,9 +274,9 @@ def test_the_certificate_of_the_api_is_a_trouble_of_its_own(make_post: MakePost)
     post.collect()
     post.collect(after=301)
     assert sorted(post.titles()) == [
+        "the API has a problem with a certificate",
+        "the API is well again",
         "the backup of the records has a problem",
-        "the daemon has a problem with a certificate",
-        "the daemon is well again",
     ]
 
 

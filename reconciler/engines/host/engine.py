@@ -21,10 +21,12 @@ from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.images.tags import RegistryClient
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.target_metrics import TargetMetrics
+from reconciler.engines.workload.reachability import Reachability
 from reconciler.engines.workload_commands import RunCronWorkload, StopWorkloadReplica
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
 
 
 class HostEngine:
@@ -50,6 +52,9 @@ class HostEngine:
         self._domains: Mapping[Key, DomainReport] | None = None
         self._open_requested = False
         self._opening = asyncio.Lock()
+        self._reachability = Reachability(
+            context.clock, Reason.RUNTIME_UNAVAILABLE, self._ask_runtime, self.location.signals.report_change
+        )
 
     async def open(self) -> None:
         """Adopt what an earlier daemon left running, and continue from the records. Raises EngineError.
@@ -57,16 +62,25 @@ class HostEngine:
         After a failure nothing is open, and it may be called again.
         """
         self._open_requested = True
+        await self._reachability.check()  # who asks the runtime has the lock meanwhile
         async with self._opening:
-            if self.location.works:
-                return
-            try:
+            if not self.location.works:
+                async with self._reachability.watch(opens=True):
+                    await self._take_over()
+
+    async def _ask_runtime(self) -> None:
+        async with self._opening:
+            if not self.location.works:
                 await self._take_over()
-            except BaseException:
-                await self.location.close()
-                raise
 
     async def _take_over(self) -> None:
+        try:
+            await self._adopt()
+        except BaseException:
+            await self.location.close()
+            raise
+
+    async def _adopt(self) -> None:
         make_private(self.location.root)
         records = self._records_here()
         await self.location.open(records)
@@ -81,6 +95,7 @@ class HostEngine:
 
     async def close(self) -> None:
         """Stop all work of the engine; containers keep running."""
+        await self._reachability.close()
         if self.location.works:
             await self.location.close()
             await self.location.collector.collect()

@@ -32,7 +32,6 @@ from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.ownership import make_owner
 from reconciler.engines.kubernetes.parts import ClusterParts
-from reconciler.engines.kubernetes.reachability import Reachability
 from reconciler.engines.kubernetes.signals import GATHER_SECONDS, EngineSignals, RefreshRequests
 from reconciler.engines.kubernetes.usage_sampler import ClusterUsageSampler, find_history
 from reconciler.engines.kubernetes.volumes.commands import VolumeCommands
@@ -42,6 +41,7 @@ from reconciler.engines.kubernetes.volumes.restore_undos import RestoreUndos
 from reconciler.engines.kubernetes.volumes.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.reachability import Reachability
 from reconciler.engines.workload_commands import RunCronWorkload, StopWorkloadReplica
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
@@ -98,7 +98,9 @@ class KubernetesEngine:
         self._releases = ReleaseSnapshots(parts, self._volumes.snapshots)
         self._observer = ClusterObserver(parts, self._watcher, self._signals.add_event)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
-        self._reachability = Reachability(context.clock, self._ask_cluster, self.report_change)
+        self._reachability = Reachability(
+            context.clock, Reason.CLUSTER_UNREACHABLE, self._ask_cluster, self.report_change
+        )
         self._opening = asyncio.Lock()
         self._open_requested = False
         self._works = False

@@ -16,6 +16,7 @@ from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
+from reconciler.engines.workload import reachability
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -28,7 +29,7 @@ from tests.engines.host.cron.real import daemon, stored_output
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.provisioning.kit import vault
-from tests.support.plans import ExecutorHarness
+from tests.support.plans import ExecutorHarness, step
 from tests.support.waiting import until
 
 
@@ -73,6 +74,46 @@ async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     try:
         await asyncio.gather(engine.open(), engine.open(), engine.open())
         assert runtime.opened == 1
+    finally:
+        await engine.close()
+        records.close()
+
+
+class SilentRuntime(CountingRuntime):
+    """Waits in vain for an answer, until ``answers``."""
+
+    answers = False
+
+    async def open(self, on_end: OnEnd) -> None:
+        if not self.answers:
+            self.opened += 1
+            await asyncio.sleep(0.3)
+            raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
+        await super().open(on_end)
+
+
+async def test_steps_wait_once_for_a_runtime_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reachability, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(reachability, "FIRST_PAUSE", 30.0)
+    records = Records.open(tmp_path / FILE)
+    runtime = SilentRuntime(tmp_path / "here", "here", SystemClock())
+    context = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
+    engine = HostEngine(context, tmp_path / "here", runtime)
+    try:
+        at_once = [engine.perform(step("workload/shop/web")) for _ in range(20)]
+        failed = await asyncio.gather(*at_once, return_exceptions=True)
+        assert [str(error) for error in failed] == ["it does not answer"] * 20
+        with pytest.raises(EngineError, match="it does not answer"):
+            await engine.observe()
+        assert runtime.opened == 1, "the first one has waited for all"
+        await engine.close()
+        monkeypatch.setattr(reachability, "FIRST_PAUSE", 0.1)
+        with pytest.raises(EngineError, match="it does not answer"):
+            await engine.open()
+        runtime.answers = True
+        await until(lambda: engine.location.works, "it is opened without a step")
     finally:
         await engine.close()
         records.close()
