@@ -242,7 +242,7 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
             result = sandbox.run(*words)
             text += f"$ reconciler {' '.join(words)}\n{without_variation(tmp_path, result.stdout + result.stderr)}"
         daemon.signal(signal.SIGTERM)
-        daemon.process.wait(10)
+        daemon.process.wait(60)
     entries = [
         mapping
         for mapping in daemon.log()

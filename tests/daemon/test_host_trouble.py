@@ -232,6 +232,6 @@ def test_a_stopped_daemon_leaves_its_replicas(tmp_path: Path) -> None:
             wait(sandbox.healthy)
             before = sandbox.programs()
             daemon.signal(signal.SIGTERM)
-            assert daemon.process.wait(20) == 0
+            assert daemon.process.wait(60) == 0
         assert sandbox.programs() == before
         assert sandbox.greetings("web") == {"hello"}

