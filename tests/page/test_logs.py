@@ -79,7 +79,7 @@ def test_without_scripts_a_link_loads_newer_lines(site: Site) -> None:
         page.goto(LOGS)
         assert page.get_by_role("button", name="Pause").count() == 0
         page.get_by_role("link", name="Newer lines").click()
-        assert page.locator("#lines > *").count() > 0
+        page.locator("#lines > *").first.wait_for()
         assert page.get_by_label("Query").get_attribute("list") == "queries"
 
 
