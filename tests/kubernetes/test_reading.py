@@ -50,7 +50,7 @@ class Pods:
 
     def wait(self, question: Callable[[], T]) -> T:
         """Its answer, once that is something."""
-        answer: T = self.cluster.wait_for(question, seconds=20.0)
+        answer: T = self.cluster.wait_for(question, seconds=90.0)
         return answer
 
     def rows(self) -> list[ReplicaRow]:

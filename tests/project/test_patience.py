@@ -12,8 +12,9 @@ LEAST = 60.0
 """Seconds that anything may take before a test gives up on it."""
 NOTHING = 2.0
 """So many seconds or fewer are a wait for what shall not come."""
-WAITS = {"communicate", "run", "urlopen", "create_connection", "check_output", "check_call", "timeout", "wait", "until"}
-WORDS = {"timeout", "patience"}
+WAITS = {"communicate", "run", "check_output", "check_call", "urlopen", "create_connection"}
+WAITS |= {"timeout", "wait", "until", "wait_for", "eventually"}
+WORDS = {"timeout", "patience", "seconds"}
 OTHERS = {
     "tests/bench/large_gvc.py": "a value in a manifest",
     "tests/test_tasks.py": "a program that would wait for 60 s",
