@@ -40,10 +40,10 @@ with heed_interrupts(), reading.makefile("rb") as lines:
 
 
 def test_an_interrupt_that_came_just_before_a_read_ends_it() -> None:
-    ended = subprocess.run([sys.executable, "-c", MISSED], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", MISSED], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (0, "interrupted True (0.0, 0.0)\n"), ended
 
 
 def test_a_read_goes_on_after_an_alarm() -> None:
-    ended = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (0, "b'a line\\n'\n"), ended

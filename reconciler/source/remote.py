@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from reconciler.errors import SourceNotFound, SourceUnreachable
+from reconciler.foreign_words import strip_variation
 from reconciler.source.git_command import GitResult, clean_environment, run_git
 from reconciler.source.libgit import OTHER_HASH
 from reconciler.source.url import RepositoryAddress
@@ -35,8 +36,6 @@ _CREDENTIALS = re.compile(r"://[^/@\s']+@")
 REMOTE_WORDS = "remote: "
 """How lines begin that Git has from the other side, such as those of its hooks."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2070-\U0010ffff]")
-_ELAPSED = re.compile(r" after \d+ (?:ms|milliseconds)\b")
-"""What curl measures anew at each try: with it, one and the same trouble would have a new message each time."""
 _LONGEST = 300
 _NOISE = (
     "Could not read from remote repository",
@@ -117,10 +116,10 @@ class Remote:
         return [self.clean(line) for line in words if line]
 
     def clean(self, line: str) -> str:
-        """``line`` for display: printable, of bounded length, without credentials and elapsed times."""
+        """``line`` for display: printable, of bounded length, without credentials and what each try has anew."""
         for secret in self._secrets():
             line = line.replace(secret, "***")
-        return _UNPRINTABLE.sub("?", _ELAPSED.sub("", _CREDENTIALS.sub("://", line)))[:_LONGEST]
+        return _UNPRINTABLE.sub("?", strip_variation(_CREDENTIALS.sub("://", line)))[:_LONGEST]
 
     def _place(self) -> str:
         return _CREDENTIALS.sub("://", self.address.url)

@@ -97,7 +97,7 @@ def test_a_proxy_sends_requests_of_several_pods_over_one_connection(sandbox: Api
 def test_a_cluster_that_is_silent_delays_no_other_request(
     sandbox: ApiSandbox, server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(location, "_CHECK_SECONDS", 1.5)
+    monkeypatch.setattr(location, "_CHECK_SECONDS", 6.0)
     token = read_token(server, "api")
     server.stall("get secrets", -1)
     order = asyncio.run(list_answers(sandbox, token, OWN))

@@ -105,7 +105,7 @@ def test_metrics_have_what_only_the_daemon_knows(served: tuple[DaemonSandbox, An
 def test_a_request_that_never_arrives_is_cut_off(served: tuple[DaemonSandbox, Any]) -> None:
     sandbox, running = served
     host, _, port = sandbox.settings["api"]["address"].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as slow:
+    with socket.create_connection((host, int(port)), timeout=60) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         assert ask(sandbox, "/healthz") is not None
         assert slow.recv(100) == b""
@@ -118,14 +118,14 @@ def test_a_request_that_never_arrives_is_cut_off(served: tuple[DaemonSandbox, An
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: rk_a.b\r\nAuthorization: rk_c.d\r\n\r\n",
     ):
-        with socket.create_connection((host, int(port)), timeout=30) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(hostile)
             assert client.recv(100).split(b" ")[1] == b"400", hostile
     for line, status in ((b"BREW /pot", b"501"), (b"PROPFIND /healthz", b"405"), (b"PUT /healthz", b"405")):
-        with socket.create_connection((host, int(port)), timeout=30) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(line + b" HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(100).split(b" ")[1] == status, line
-    with socket.create_connection((host, int(port)), timeout=30) as client:
+    with socket.create_connection((host, int(port)), timeout=60) as client:
         client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert client.recv(100).split(b" ")[1] == b"200"
     assert ask(sandbox, "/healthz") is not None

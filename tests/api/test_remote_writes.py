@@ -88,7 +88,7 @@ def remote_sandbox(path: Path, **settings: Any) -> Iterator[Forge]:
             "branch": "main",
             "status": {"push": False},
             "credentials": {"tokenFile": str(path / "token")},
-            "timeout": "4s",
+            "timeout": "8s",
         }
         with api_sandbox(path / "site", FILES, sources=[source], **settings) as sandbox:
             yield Forge(sandbox, server)
@@ -145,7 +145,7 @@ def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> Non
     before = forge.tips()
     forge.hook("pre-receive", WAIT)
     code, answer = forge.send({"late": "1"}, "late")
-    assert (code, "did not answer within 4 s" in answer["message"]) == (503, True), answer
+    assert (code, "did not answer within 8 s" in answer["message"]) == (503, True), answer
     assert "repeat the request with its Idempotency-Key" in answer["message"]
     change_id = answer["id"]
     assert forge.send({"late": "1"}, "late")[0] == 503

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -60,7 +61,14 @@ def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(
 def test_in_vain_it_names_what_is_not_healthy_and_why(sandbox: HostSandbox) -> None:
     broken = served("bad", replicas=1, command="/bin/sh", args=["-c", "exit 3"], ports=None, readinessProbe=None)
     sandbox.repo.commit({"shop/bad.yaml": broken})
-    result = sandbox.run("apply", "--wait", "--timeout", "3")
+
+    def complain() -> subprocess.CompletedProcess[str] | None:
+        """What it says once both were tried: on a busy machine that is later than its patience."""
+        done = sandbox.run("apply", "--wait", "--timeout", "3")
+        return done if "exit code 1" in done.stderr and "ended with 3" in done.stderr else None
+
+    result = eventually(complain, "both have failed")
+    assert result is not None
     assert result.returncode == 1
     alone, first, api, bad, more = result.stderr.splitlines()
     assert alone.startswith("warning: ")
@@ -105,7 +113,7 @@ def test_without_a_terminal_a_line_comes_each_ten_seconds(sandbox: HostSandbox) 
 def test_waiting_for_long_makes_few_runs(sandbox: HostSandbox) -> None:
     with sandbox.daemon() as daemon:
         eventually(lambda: API in sandbox.recorded(), "it is applied")
-        assert sandbox.run("apply", "--wait", "--timeout", "2").returncode == 1
+        assert sandbox.run("apply", "--wait", "--timeout", "5").returncode == 1
         assert 2 <= len(daemon.logged("reconciled", reason="apply")) < 20
 
 

@@ -66,7 +66,7 @@ def test_standard_input_is_a_file_too(command: str, text: str, tmp_path: Path) -
         text=True,
         cwd=tmp_path,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert yaml.safe_load(ran.stdout)["name"] == "piped"
 

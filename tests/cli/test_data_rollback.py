@@ -58,9 +58,8 @@ def test_the_snapshot_before_the_next_version_is_restored(
 ) -> None:
     refused = roll_back(sandbox, revision)
     assert refused.code == 1
-    lost = re.findall(
-        r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n", refused.err
-    )
+    sentence = r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ (?:s|min) ago, before version (\d) of (\S+)\n"
+    lost = re.findall(sentence, refused.err)
     assert lost == [(DATA, location, snapshot, snapshot[-1], "workload/shop/db") for location in ("here", "there")]
     assert re.search(
         r"error: what was written to these volumes since is lost; to approve it, add --approve \w{12}\n$", refused.err

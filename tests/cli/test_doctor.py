@@ -472,7 +472,7 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
         remote: dict[str, Any] = {
             "url": server.url("manifests"),
             "credentials": {"tokenFile": "token"},
-            "timeout": "5s",
+            "timeout": "60s",
         }
         sandbox.repo.git("config", "http.receivepack", "true")
         configure(sandbox, **remote)

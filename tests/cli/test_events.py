@@ -61,7 +61,7 @@ def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
             assert json.loads(following.stdout.readline())["message"] == f"run {number}"
     finally:
         following.send_signal(signal.SIGINT)
-        _, complaint = following.communicate(timeout=10)
+        _, complaint = following.communicate(timeout=60)
     assert following.returncode == 130
     assert "Traceback" not in complaint
 

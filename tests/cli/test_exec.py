@@ -77,7 +77,7 @@ class ExecHarness:
 
     def kill(self, of: ContainerId) -> None:
         """Kill a container as the daemon does."""
-        asyncio.run_coroutine_threadsafe(self._host.runtime.signal(of, signal.SIGKILL), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._host.runtime.signal(of, signal.SIGKILL), self._loop).result(60)
 
     @contextmanager
     def working(self) -> Iterator[ExecHarness]:
@@ -96,7 +96,7 @@ class ExecHarness:
 
         thread = threading.Thread(target=asyncio.run, args=(story(),))
         thread.start()
-        assert begun.wait(30)
+        assert begun.wait(60)
         try:
             yield self
         finally:

@@ -182,7 +182,7 @@ def test_following_shows_new_lines_and_ends_on_a_signal(location: LogHarness, tm
             assert json.loads(following.stdout.readline())["line"] == f"line {number}"
     finally:
         following.send_signal(signal.SIGINT)
-        _, complaint = following.communicate(timeout=30)
+        _, complaint = following.communicate(timeout=60)
     assert following.returncode == 130
     assert "Traceback" not in complaint
 

@@ -28,7 +28,7 @@ data:
   user: shop   # who
   password: correct horse
 """
-PATIENCE = 20.0
+PATIENCE = 60.0
 PATIENT = """
 import signal
 signal.signal(signal.SIGINT, signal.SIG_DFL)

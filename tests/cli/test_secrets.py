@@ -21,7 +21,7 @@ from tests.support.sops import MOMENT, fresh
 
 OLD, NEW = "canary-5d41402a-old", "canary-7d793037-new"
 CANARY = "canary-"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 WRONG: dict[str, str] = {
     "a list": f"kind: secret\nname: x\ntype: dictionary\ndata: [{OLD}]\n",

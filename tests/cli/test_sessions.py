@@ -29,8 +29,8 @@ VARYING = (
     (r'"seconds": [\d.e-]+', '"seconds": <seconds>'),
     (r"\d+\.\d ([MG])B", r"<size> \1B"),
     (r"\d+ (s|min) ago", "<while> ago"),
-    (r"for \d+ s:", "for <while>:"),
-    (r"(?m)^((?:\w+/)+\S+ +[A-Z]\w+ +\S+ +\d+ +)\d+s\b", r"\g<1><age>"),
+    (r"for \d+ (s|min):", "for <while>:"),
+    (r"(?m)^((?:\w+/)+\S+ +[A-Z]\w+ +\S+ +\d+ +)\d+[sm]\b", r"\g<1><age>"),
     (r"git version \S+", "git version <version>"),
     (r"pid \d+ on \S+,", "pid <number> on <host>,"),
     (r"-[a-z0-9]{13}\.", "-<alias>."),
@@ -242,7 +242,7 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
             result = sandbox.run(*words)
             text += f"$ reconciler {' '.join(words)}\n{without_variation(tmp_path, result.stdout + result.stderr)}"
         daemon.signal(signal.SIGTERM)
-        daemon.process.wait(10)
+        daemon.process.wait(60)
     entries = [
         mapping
         for mapping in daemon.log()

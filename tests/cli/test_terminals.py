@@ -58,7 +58,7 @@ def show(sandbox: CommandSandbox, command: str, width: int, **environ: str) -> s
     """What ``reconciler COMMAND`` prints on a terminal of ``width`` columns, its sequences included."""
     with begin(sandbox, command, width, **environ) as (running, terminal):
         shown = read_all(terminal)
-        running.wait(30)
+        running.wait(60)
     return shown
 
 
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_what_follows_at_once(sandbox: CommandSandbox, command
         first = b"" if command.startswith("logs") else os.read(terminal, 65_536)
         interrupt(running)
         rest = read_all(terminal)
-        assert running.wait(5) == 130
+        assert running.wait(60) == 130
     assert "Traceback" not in rest
     shown = first.decode().replace("\r\n", "\n") + rest
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h"), "the cursor is back"

@@ -227,7 +227,7 @@ def test_a_url_is_followed_at_its_default_branch(sandbox: UpSandbox, tmp_path: P
     assert "identity/app/api" in listed
     link = re.search(r"The page: (http://\S+)", begun.stdout)
     assert link is not None, begun
-    with urllib.request.urlopen(link[1].replace("reconciler.localhost", "127.0.0.1"), timeout=10) as answer:
+    with urllib.request.urlopen(link[1].replace("reconciler.localhost", "127.0.0.1"), timeout=60) as answer:
         assert answer.status == 200
     assert sandbox.run("down", url, "--volumes").returncode == 0
 

@@ -106,7 +106,7 @@ class CrashHarness:
         """Run a daemon until it has nothing left to do, and end it in peace."""
         with self.daemon() as daemon:
             began = time.monotonic()
-            eventually(lambda: self.is_done(daemon), "it ends its work", patience=30)
+            eventually(lambda: self.is_done(daemon), "it ends its work")
             self.slowest = max(self.slowest, time.monotonic() - began)
             assert daemon.stop() == 0
             assert daemon.logged("records") == []

@@ -82,7 +82,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceHarness]:
             "branch": "main",
             "status": {"push": False},
             "interval": "2s",
-            "timeout": "5s",
+            "timeout": "15s",
             "credentials": {"tokenFile": str(path / "token")},
         }
         sandbox = DaemonSandbox(path / "site", FILES, sources=[source], api={})

@@ -185,7 +185,7 @@ class OneRound:
     async def until_quiet(self) -> None:
         running = asyncio.create_task(self.daemon.run())
         quiet = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # Between taking a wake-up and beginning its round a daemon seems to rest.
             while quiet < 5:
                 await asyncio.sleep(0.01)

@@ -54,7 +54,7 @@ class ProxyHarness:
         """The answer for ``host`` with TLS. Raises OSError."""
         context = ssl.create_default_context(cadata=authority().chain_pem.decode())
         with (
-            socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain,
+            socket.create_connection(("127.0.0.1", self.port), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname=host) as channel,
         ):
             channel.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())

@@ -156,7 +156,7 @@ def _order(sandbox: HostSandbox, location: str) -> None:
     (web,), apis = sandbox.ready("web", location), sandbox.ready("api", location)
     assert len(apis) == 2
     order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {location}".encode())
-    assert urllib.request.urlopen(order, timeout=10).status == 201
+    assert urllib.request.urlopen(order, timeout=60).status == 201
     page = fetch(web)
     assert f"Shop in {location}" in page
     assert f"a hat for {location}" in page

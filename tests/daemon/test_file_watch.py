@@ -57,7 +57,7 @@ async def watching(*makers: MakeWatchedFiles) -> AsyncIterator[list[int]]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not reached():
             await asyncio.sleep(0.005)
 
@@ -257,7 +257,10 @@ async def test_two_names_of_one_directory_are_both_served(tmp_path: Path) -> Non
         await until(lambda: set(calls) == {0, 1})
 
 
-async def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -> None:
+async def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_watch, "RECHECK_SECONDS", 90.0)
     file = tmp_path / "settings.yaml"
     file.write_text("first")
     with capture_logs() as logged:
@@ -272,7 +275,7 @@ async def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: P
                 await asyncio.sleep(1.2)
                 began = time.monotonic()
                 await change(calls, lambda: file.write_text("third"))
-                assert time.monotonic() - began < 1.0, "the kernel watches it again"
+                assert time.monotonic() - began < 45.0, "the kernel watches it again"
 
         await scenario()
     assert [line["event"] for line in logged] == ["watch_failed"]
@@ -291,7 +294,7 @@ async def main(file):
     for text in ("second", "third"):
         await asyncio.sleep(0.1)
         file.write_text(text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await seen.wait()
         seen.clear()
         print("seen", flush=True)

@@ -191,7 +191,7 @@ class Client(threading.Thread):
 
 def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "old"})}
-    scale = {"terminationScale": 0.02}  # a request that was sent to a replica that ends has 0.9 s
+    scale = {"terminationScale": 0.06}  # a request that was sent to a replica that ends has 2.7 s
     with host_sandbox(tmp_path, files, host=scale) as sandbox, sandbox.daemon():
         wait(sandbox.healthy)
         address = sandbox.address()
@@ -203,7 +203,7 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
         wait(lambda: sandbox.healthy() and sandbox.greetings("web") == {"new"} and len(sandbox.replicas("web")) == 3)
         for client in clients:
             client.over.set()
-            client.join(20)
+            client.join(60)
         assert [lost for client in clients for lost in client.lost] == []
         assert {"old", "new"} <= set().union(*(client.answers for client in clients[:2]))
         assert {"old", "new"} <= set().union(*(client.answers for client in clients[2:]))

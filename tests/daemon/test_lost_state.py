@@ -36,7 +36,7 @@ def test_the_daemon_stops_with_words(tmp_path: Path, lose: Callable[[Path], None
         eventually(lambda: len(sandbox.recorded()) == 3, "the shop is applied")
         there = {path.name for path in tmp_path.iterdir()}
         lose(sandbox.state)
-        assert running.process.wait(10) == 2
+        assert running.process.wait(60) == 2
         log = running.log_file.read_text()
     assert "was deleted or replaced while the daemon worked" in log
     assert "Traceback" not in log
@@ -55,6 +55,6 @@ def test_the_host_engine_makes_no_state_directory_anew() -> None:
     with open_place() as path, host_sandbox(path, files) as sandbox, sandbox.daemon() as running:
         eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "the workload is applied")
         sandbox.state.rename(path / "moved")
-        assert running.process.wait(10) == 2
+        assert running.process.wait(60) == 2
         assert not sandbox.state.exists()
         (path / "moved").rename(sandbox.state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.daemon import metrics_server as module
 from reconciler.daemon.metrics_server import CLIENTS, MetricsServer
 from reconciler.engines.target_metrics import Family, TargetMetrics
+from tests.support.processes import free_ports
 from tests.support.waiting import until
 
 SAMPLES = b"".join(b'a{\0,number="%d"} 1\n' % number for number in range(5000))
@@ -52,10 +52,10 @@ def play(story: Callable[[int], Awaitable[None]], server: MetricsServer | None =
     """Play ``story`` with a server at a port."""
 
     async def whole(server: MetricsServer) -> None:
-        port = free_port()
+        [port] = free_ports(1)
         await server.open(f"127.0.0.1:{port}", lambda: TARGETS)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not await listening(port):
                     await asyncio.sleep(0.01)
                 await story(port)
@@ -64,13 +64,6 @@ def play(story: Callable[[int], Awaitable[None]], server: MetricsServer | None =
         assert not await listening(port)
 
     asyncio.run(whole(server or MetricsServer()))
-
-
-def free_port() -> int:
-    """A port that no program uses now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_the_page_is_served() -> None:
@@ -171,7 +164,7 @@ async def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.Monke
     await asyncio.sleep(0.1)
     other.close()
     await until(lambda: server._listening is not None and not server._listening.done())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await listening(port):
             await asyncio.sleep(0.01)
         head, _ = await ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n")

@@ -263,7 +263,7 @@ async def test_a_change_before_the_file_is_watched_is_taken_over(tmp_path: Path,
     with StateLock(settings.state) as lock:
         service = DaemonService(Runner(settings, records, clock), clock, None, reload, lock)
         running = asyncio.create_task(service.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while '"loaded": true' not in log.getvalue():
                 await asyncio.sleep(0.05)
         service.end()

@@ -30,7 +30,7 @@ class TimerHarness(msgspec.Struct):
     let_pass: Callable[[float], Awaitable[None]]
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(60):
             while not reached():
                 await self.let_pass(0.005)
 
@@ -136,11 +136,12 @@ async def test_a_call_that_fails_is_logged_and_called_again() -> None:
     assert "secret" not in str(logged[0]["error"])
 
 
-async def test_calls_that_were_missed_become_one() -> None:
+async def test_calls_that_were_missed_become_one(clocks: Clocks) -> None:
     harness, calls = scheduled(), []
     harness.timers.start()
-    harness.timers.every("poll", 0.05, 0.0, lambda: calls.append(1))
-    time.sleep(0.5)
+    harness.timers.every("poll", 60.0, 0.0, lambda: calls.append(1))
+    await harness.let_pass(0.02)
+    clocks.monotonic = clocks.wall = 630.0
     await harness.until(lambda: bool(calls))
     await asyncio.sleep(0)
     assert len(calls) == 1
@@ -256,7 +257,7 @@ async def test_a_suspended_machine_with_a_monotonic_clock_that_stops_delays_all_
 async def test_a_suspended_machine_with_a_monotonic_clock_that_runs_makes_each_call_once(clocks: Clocks) -> None:
     harness, calls = scheduled(), []
     harness.timers.start()
-    harness.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
+    harness.timers.every("poll", 60.0, 0.1, lambda: calls.append("poll"))
     harness.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
     harness.timers.after("retry", 3600.0, lambda: calls.append("retry"))
     harness.timers.after("beyond", 1e8, lambda: calls.append("beyond"))

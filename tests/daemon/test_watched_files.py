@@ -62,7 +62,7 @@ def shown_certificate(port: int) -> bytes:
     context = ssl.create_default_context(cadata=authority().chain_pem.decode())
     with (
         suppress(OSError),
-        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname=SHARED) as channel,
     ):
         return channel.getpeercert(binary_form=True) or b""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NO_IDENTITY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """A user whom Git does not know yet, as on a fresh machine."""
 OURS = frozenset({"PYTHONPATH", "RECONCILER_SETTINGS", "VIRTUAL_ENV", "EMAIL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"})

@@ -120,7 +120,7 @@ def lines(text: str) -> set[str]:
 
 def fetched(url: str, body: bytes | None = None) -> str:
     """What ``url`` answers."""
-    with urllib.request.urlopen(url, body, timeout=10) as answer:
+    with urllib.request.urlopen(url, body, timeout=60) as answer:
         text: str = answer.read().decode()
     return text
 

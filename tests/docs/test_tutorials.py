@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from docs.generate.pages import TUTORIALS as PAGES
 from tests.docs.shell import typed
 from tests.docs.tutorials import TUTORIALS, compare, read_tutorial
 from tests.support.examples import thin_out
+from tests.support.processes import free_ports
 from tests.support.programs import open_way, path_without, tool
 
 PORTS = ("8480", "8443")
@@ -23,11 +23,7 @@ DOWN = "trap 'for each in ~/*/; do (cd $each && reconciler down --volumes) >/dev
 
 def find_free_ports() -> dict[str, str]:
     """Ports that no other program has, for those on the pages."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]
-    ports = {printed: str(each.getsockname()[1]) for printed, each in zip(PORTS, sockets, strict=True)}
-    for each in sockets:
-        each.close()
-    return ports
+    return dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
 
 
 @pytest.mark.parametrize("name", thin_out(TUTORIALS, str))

@@ -16,7 +16,7 @@ import pytest
 from tests.project.tree import ROOT
 from tests.support.programs import tool
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 HOME = ROOT / "build/editors/node_modules/yaml-language-server"
 
 

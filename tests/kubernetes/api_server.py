@@ -28,7 +28,7 @@ from tests.kubernetes.fake.resources import KNOWN_CUSTOM
 from tests.kubernetes.fake.sessions import Sessions
 from tests.kubernetes.fake.state import TOKEN, LoggedRequest, State
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds in which the server must listen, or end."""
 
 

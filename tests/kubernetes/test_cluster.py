@@ -60,7 +60,7 @@ def wait_for_state(cluster: Cluster, namespace: str, name: str, kind: str, reaso
         inner = entry.get("state", {}).get(kind)
         return entry if inner is not None and inner.get("reason", "") == (reason or inner.get("reason", "")) else None
 
-    found: Object = cluster.wait_for(find, f"{name} {kind} {reason}", seconds=20.0)
+    found: Object = cluster.wait_for(find, f"{name} {kind} {reason}", seconds=90.0)
     return found
 
 
@@ -69,13 +69,13 @@ def test_kubectl_sees_the_version_and_the_nodes(cluster: Cluster, kubelet: Kubel
     assert version["gitVersion"] == cluster.version
     assert f"{version['major']}.{version['minor']}" == cluster.minor
     assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
-    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
 
 
 def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=2))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 2, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 2, seconds=90.0)
     assert {pod["status"]["phase"] for pod in list_pods(cluster, namespace)} == {"Running"}
     assert len({pod["status"]["podIP"] for pod in list_pods(cluster, namespace)}) == 2
 
@@ -83,20 +83,20 @@ def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> Non
 def test_a_pod_that_is_never_ready_holds_back_a_rollout(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=1))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("availableReplicas") == 1, seconds=90.0)
     changed = describe_template("web", "ready=false")
     cluster.apply(describe_workload("Deployment", namespace, "web", changed, replicas=1))
-    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=20.0)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=90.0)
     assert read_object(cluster, path)["status"]["availableReplicas"] == 1
     kubelet.set_script(f"{namespace}/*", Script())
-    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=20.0)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=90.0)
 
 
 def test_a_job_completes_and_one_that_fails_fails(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_job(namespace, "good"), describe_job(namespace, "bad", "exit=3", backoffLimit=0))
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/good")["status"].get("succeeded") == 1, seconds=20.0)
-    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/bad")["status"].get("failed") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/good")["status"].get("succeeded") == 1, seconds=90.0)
+    cluster.wait_for(lambda: read_object(cluster, f"{jobs}/bad")["status"].get("failed") == 1, seconds=90.0)
     [failed] = [pod for pod in list_pods(cluster, namespace) if pod["metadata"]["labels"]["app"] == "bad"]
     assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
@@ -115,7 +115,7 @@ def test_claims_of_a_stateful_set_are_bound_and_grow(cluster: Cluster, namespace
     spec = {"replicas": 2, "serviceName": "db", "volumeClaimTemplates": [claim]}
     cluster.apply(STORAGE_CLASS, describe_workload("StatefulSet", namespace, "db", template, **spec))
     path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/db"
-    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("readyReplicas") == 2, seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"].get("readyReplicas") == 2, seconds=90.0)
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     assert {each["status"]["phase"] for each in read_object(cluster, claims)["items"]} == {"Bound"}
     bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
@@ -149,7 +149,7 @@ def test_a_container_that_runs_out_of_memory_starts_again(cluster: Cluster, kube
     cluster.apply(describe_pod(namespace, "large"))
     wait_for_state(cluster, namespace, "large", "running")
     kubelet.end_container(namespace, "large", 137, "OOMKilled")
-    cluster.wait_for(lambda: read_state(cluster, namespace, "large").get("restartCount") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_state(cluster, namespace, "large").get("restartCount") == 1, seconds=90.0)
     assert read_state(cluster, namespace, "large")["lastState"]["terminated"]["reason"] == "OOMKilled"
 
 
@@ -159,7 +159,7 @@ def test_a_pod_ends_within_its_grace_period(cluster: Cluster, kubelet: Kubelet, 
     path = f"/api/v1/namespaces/{namespace}/pods/slow"
     cluster.api.delete(path).raise_for_status()
     assert read_object(cluster, path)["metadata"]["deletionGracePeriodSeconds"] == 30
-    cluster.wait_for(lambda: not read_object(cluster, path), seconds=20.0)
+    cluster.wait_for(lambda: not read_object(cluster, path), seconds=90.0)
 
 
 def test_containers_for_initialization_come_first(cluster: Cluster, namespace: str) -> None:
@@ -169,23 +169,23 @@ def test_containers_for_initialization_come_first(cluster: Cluster, namespace: s
     wait_for_state(cluster, namespace, "staged", "running")
     statuses = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
     assert [next(iter(entry["state"])) for entry in statuses] == ["terminated", "running"]
-    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=90s")
 
 
 def test_a_pod_fails_whose_initialization_fails(cluster: Cluster, namespace: str) -> None:
     first = {"name": "first", "image": "example.test/init:1", "env": [{"name": "TEST_SCRIPT", "value": "exit=2"}]}
     cluster.apply(describe_pod(namespace, "broken", initContainers=[first], restartPolicy="Never"))
     path = f"/api/v1/namespaces/{namespace}/pods/broken"
-    cluster.wait_for(lambda: read_object(cluster, path)["status"]["phase"] == "Failed", seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path)["status"]["phase"] == "Failed", seconds=90.0)
 
 
 def test_a_pod_that_is_evicted_is_replaced(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=1))
-    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=20.0)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 1, seconds=90.0)
     name = list_pods(cluster, namespace)[0]["metadata"]["name"]
     wait_for_state(cluster, namespace, name, "running")
     kubelet.evict(namespace, name)
-    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=20.0)
+    cluster.wait_for(lambda: len(list_pods(cluster, namespace)) == 2, seconds=90.0)
     status = read_object(cluster, f"/api/v1/namespaces/{namespace}/pods/{name}")["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
 
@@ -193,14 +193,14 @@ def test_a_pod_that_is_evicted_is_replaced(cluster: Cluster, kubelet: Kubelet, n
 def test_a_node_that_is_not_ready_gets_no_pods(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     kubelet.set_node("node-a", ready=False)
     try:
-        cluster.wait_for(lambda: read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=20.0)
+        cluster.wait_for(lambda: read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=90.0)
         cluster.apply(describe_pod(namespace, "one"), describe_pod(namespace, "two"))
         for name in ("one", "two"):
             wait_for_state(cluster, namespace, name, "running")
         assert {pod["spec"]["nodeName"] for pod in list_pods(cluster, namespace)} == {"node-b"}
     finally:
         kubelet.set_node("node-a", ready=True)
-        cluster.wait_for(lambda: not read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=20.0)
+        cluster.wait_for(lambda: not read_object(cluster, "/api/v1/nodes/node-a")["spec"].get("taints"), seconds=90.0)
 
 
 def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
@@ -213,7 +213,7 @@ def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
     assert cluster.kubectl("logs", "-n", namespace, "chatty", "--tail=1") == "two\n"
     kubelet.set_script(f"{namespace}/chatty", Script(log="three"))
     kubelet.end_container(namespace, "chatty", 1)
-    cluster.wait_for(lambda: read_state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read_state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=90.0)
     assert cluster.kubectl("logs", "-n", namespace, "chatty") == "three\n"
     assert cluster.kubectl("logs", "-n", namespace, "chatty", "--previous") == "one\ntwo\n"
 
@@ -253,7 +253,7 @@ def test_a_volume_without_its_secret_and_a_failed_probe_are_events(cluster: Clus
         return {(item["involvedObject"]["name"], item["reason"]) for item in items}
 
     expected = {("unmounted", "FailedMount"), ("unready", "Unhealthy")}
-    cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=20.0)
+    cluster.wait_for(lambda: expected <= list_events(), "both events", seconds=90.0)
     wait_for_state(cluster, namespace, "unmounted", "waiting", "ContainerCreating")
 
 
@@ -268,18 +268,18 @@ def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet
         assert process.stdout.readline() == "more\n"
         kubelet.end_container(namespace, "runner", 0)
         assert process.stdout.read() == ""
-        assert process.wait(20.0) == 0
+        assert process.wait(60.0) == 0
 
 
 def test_a_session_passes_input_on_and_may_have_a_terminal(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_pod(namespace, "shell"))
     wait_for_state(cluster, namespace, "shell", "running")
     with cluster.start_kubectl("exec", "-i", "-n", namespace, "shell", "--", "sort") as process:
-        assert process.communicate("b\na\n", timeout=20.0) == ("a\nb\n", "")
+        assert process.communicate("b\na\n", timeout=60.0) == ("a\nb\n", "")
     controller, terminal = os.openpty()
     words = ("exec", "-it", "-n", namespace, "shell", "--", "sh", "-c", "tty && exit 3")
     with cluster.start_kubectl(*words, stdin=terminal) as process:
-        assert process.communicate(timeout=20.0)[0].startswith("/dev/pts/")
+        assert process.communicate(timeout=60.0)[0].startswith("/dev/pts/")
     os.close(terminal)
     os.close(controller)
     assert process.returncode == 3
@@ -290,7 +290,7 @@ def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubel
     cluster.apply(describe_pod(namespace, "busy"), *register_metrics(kubelet.port))
     wait_for_state(cluster, namespace, "busy", "running")
     path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
-    cluster.wait_for(lambda: read_object(cluster, path).get("items"), seconds=20.0)
+    cluster.wait_for(lambda: read_object(cluster, path).get("items"), seconds=90.0)
     assert read_object(cluster, path)["items"][0]["containers"][0]["usage"] == {"cpu": "250m", "memory": "64Mi"}
 
 
@@ -309,7 +309,7 @@ def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -
         }
     )
     with cluster.client_of(config) as reader:  # the server learns of a role by a watch, a moment later
-        cluster.wait_for(lambda: reader.get(f"/api/v1/namespaces/{namespace}/pods").is_success, seconds=20.0)
+        cluster.wait_for(lambda: reader.get(f"/api/v1/namespaces/{namespace}/pods").is_success, seconds=90.0)
 
 
 def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) -> None:
@@ -339,8 +339,8 @@ def test_the_certificate_of_the_server_expires_until_it_is_renewed(cluster: Clus
                 return str(error)
 
     with cluster.expired_certificate():
-        cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=30.0)
-    cluster.wait_for(lambda: ask() == "200", seconds=30.0)
+        cluster.wait_for(lambda: "certificate has expired" in ask(), seconds=90.0)
+    cluster.wait_for(lambda: ask() == "200", seconds=90.0)
 
 
 def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:

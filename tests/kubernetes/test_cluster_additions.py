@@ -41,7 +41,7 @@ def test_an_autoscaler_follows_what_pods_use(cluster: Cluster, kubelet: Kubelet,
         *register_metrics(kubelet.port), describe_workload("Deployment", namespace, "web", template), autoscaler
     )
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    cluster.wait_for(lambda: cluster.api.get(path).json()["spec"]["replicas"] == 3, "three replicas", seconds=30.0)
+    cluster.wait_for(lambda: cluster.api.get(path).json()["spec"]["replicas"] == 3, "three replicas", seconds=90.0)
 
 
 def test_a_mutating_webhook_changes_what_is_stored(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
@@ -54,7 +54,7 @@ def test_a_mutating_webhook_changes_what_is_stored(cluster: Cluster, kubelet: Ku
         cluster.apply(describe_config(namespace, "settings", own="1"))
         return cluster.api.get(path).json()["data"].get("injected") == "yes"
 
-    cluster.wait_for(inject, "the webhook is asked", seconds=20.0)
+    cluster.wait_for(inject, "the webhook is asked", seconds=90.0)
 
 
 def test_a_validating_webhook_refuses_and_one_that_is_slow_fails(
@@ -74,7 +74,7 @@ def test_a_validating_webhook_refuses_and_one_that_is_slow_fails(
         cluster.api.delete(f"{path}/{name}")
         return answer
 
-    cluster.wait_for(lambda: "only on Mondays" in create("a").get("message", ""), "a refusal", seconds=20.0)
+    cluster.wait_for(lambda: "only on Mondays" in create("a").get("message", ""), "a refusal", seconds=90.0)
     kubelet.webhook_delays[name] = 2.0
     assert create("b")["reason"] in ("InternalError", "Timeout")
 
@@ -100,7 +100,7 @@ def test_snapshots_become_ready(cluster: Cluster, namespace: str) -> None:
     }
     cluster.apply(STORAGE_CLASS, claim, describe_pod(namespace, "user", volumes=[volume]), snapshot)
     path = cluster.path_of(snapshot)
-    ready = cluster.wait_for(lambda: cluster.api.get(path).json().get("status"), "a status", seconds=20.0)
+    ready = cluster.wait_for(lambda: cluster.api.get(path).json().get("status"), "a status", seconds=90.0)
     assert (ready["readyToUse"], ready["restoreSize"]) == (True, "1Gi")
 
 

@@ -77,7 +77,7 @@ def test_the_pod_of_the_daemon_runs(deployed: Cluster) -> None:
         answer = deployed.api.get(POD)
         return answer.json() if answer.is_success and answer.json()["status"].get("phase") == "Running" else None
 
-    pod = deployed.wait_for(read, "the pod of the daemon runs", seconds=40.0)
+    pod = deployed.wait_for(read, "the pod of the daemon runs", seconds=90.0)
     assert pod["spec"]["serviceAccountName"] == ACCOUNT
     again = deployed.kubectl("apply", "-k", EXAMPLE, "--dry-run=server").splitlines()
     assert len(again) == 6
@@ -89,7 +89,7 @@ def test_the_account_of_the_daemon_has_every_right_that_it_uses_and_no_more(depl
     token = deployed.token_of(NAMESPACE, ACCOUNT)
     # The server learns of a role by a watch, a moment later.
     namespaces = {"verb": "list", "group": "", "resource": "namespaces"}
-    deployed.wait_for(lambda: ask(deployed, token, namespaces), seconds=20.0)
+    deployed.wait_for(lambda: ask(deployed, token, namespaces), seconds=90.0)
     missing = [
         f"{verb} {right}"
         for right, verb, review in make_reviews(list_rights())

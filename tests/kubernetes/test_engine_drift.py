@@ -73,7 +73,7 @@ def test_replicas_of_an_autoscaler_are_no_drift(harness: RealHarness, kubelet: K
     kubelet.usage[f"{harness.space}/*"] = ("2", "64Mi")
     harness.cluster.apply(*register_metrics(kubelet.port))
     metrics = "/apis/metrics.k8s.io/v1beta1"
-    harness.cluster.wait_for(lambda: harness.cluster.api.get(metrics).is_success, "metrics are served", seconds=30.0)
+    harness.cluster.wait_for(lambda: harness.cluster.api.get(metrics).is_success, "metrics are served", seconds=90.0)
     harness.begin_anew()
     body = change_body()
     body["spec"]["defaultOptions"]["autoscaling"] = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}

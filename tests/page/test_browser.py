@@ -74,7 +74,7 @@ def test_a_stack_trace_is_folded_below_its_line(site: Site) -> None:
         assert "<script>alert(1)</script> is no report" in trace.inner_text()
         page.get_by_label("Level").select_option("info")
         page.get_by_role("button", name="Show").click()
-        assert page.locator("#lines > *").count() == 1
+        eventually(lambda: page.locator("#lines > *").count() == 1, "one line is left")
 
 
 def test_favourites_are_in_the_browser_alone(site: Site) -> None:
@@ -183,7 +183,7 @@ def test_the_way_back_after_a_logout_shows_nothing(site: Site) -> None:
         page.get_by_role("button", name="Log out").click()
         page.wait_for_url("**/ui/login")
         page.go_back()
-        assert page.get_by_role("heading", name="Log in").count() == 1
+        page.get_by_role("heading", name="Log in").wait_for()
     site.forget_login("viewer")
 
 

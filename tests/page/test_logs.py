@@ -25,7 +25,7 @@ def run_job(site: Site, name: str = "report") -> None:
 def wait_for_traces(page: Any, count: int) -> None:
     """Return once the page shows ``count`` stack traces."""
     page.wait_for_function(
-        "count => document.querySelectorAll('#lines details.error').length === count", arg=count, timeout=30_000
+        "count => document.querySelectorAll('#lines details.error').length === count", arg=count, timeout=60_000
     )
 
 
@@ -60,7 +60,7 @@ def test_a_page_that_lost_its_server_gets_the_lines_that_it_missed_once(site: Si
             os.kill(pid, signal.SIGKILL)
         page.locator("#offline").wait_for(state="visible")
         run_job(site)
-        page.locator("#offline").wait_for(state="hidden", timeout=30_000)
+        page.locator("#offline").wait_for(state="hidden", timeout=60_000)
         wait_for_traces(page, traces + 1)
 
 
@@ -79,7 +79,7 @@ def test_without_scripts_a_link_loads_newer_lines(site: Site) -> None:
         page.goto(LOGS)
         assert page.get_by_role("button", name="Pause").count() == 0
         page.get_by_role("link", name="Newer lines").click()
-        assert page.locator("#lines > *").count() > 0
+        page.locator("#lines > *").first.wait_for()
         assert page.get_by_label("Query").get_attribute("list") == "queries"
 
 

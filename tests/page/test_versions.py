@@ -22,7 +22,7 @@ def test_a_workload_goes_back_after_its_plan_was_shown(site: Site, with_scripts:
     with site.visit(java_script_enabled=with_scripts) as page:
         page.goto(WEB)
         page.get_by_role("link", name="roll back to it").first.click()
-        assert page.get_by_text("1 to update").count() == 1
+        page.get_by_text("1 to update").wait_for()
         assert page.get_by_text("spec.containers[main].env").count() > 0
         assert read_greeting(site) == before
         page.get_by_label("Reason").fill("the greeting was better")

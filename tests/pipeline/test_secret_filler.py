@@ -222,7 +222,7 @@ def test_it_may_be_asked_in_other_threads_while_a_run_uses_the_records(tmp_path:
     asked = vault(harness)
     with harness.records.transaction(), ThreadPoolExecutor(4) as threads:
         harness.records.applied.remove([(str(DB), "")])
-        found = [threads.submit(asked.read, DB).result(30) for _ in range(8)]
+        found = [threads.submit(asked.read, DB).result(60) for _ in range(8)]
     assert found == [EXPECTED] * 8
     assert refused(asked) == "secret/db is not applied"
 

@@ -99,7 +99,8 @@ def test_a_change_whose_answer_is_lost_is_repeated_only_with_its_key() -> None:
     assert len(server.asked) == 3
 
 
-def test_a_busy_server_is_asked_again_when_it_asks_for_it() -> None:
+def test_a_busy_server_is_asked_again_when_it_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 60.0)
     server = ScriptedServer(answer(429, Retry_After="1"), answer(body=[]))
     assert server.client.request("PUT", "/x", body={}).body == []
     late = ScriptedServer(answer(429, {"message": "too many requests"}, Retry_After="900"))

@@ -98,7 +98,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
         monkeypatch.setattr(command_line, "COMPLETION_SECONDS", 0.05)
         began = time.monotonic()
         assert complete_names("gvc", options, "") == []
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < READ_SECONDS / 2
 
 
 class SilentAboutNames(BaseHTTPRequestHandler):

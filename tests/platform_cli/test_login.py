@@ -154,7 +154,7 @@ def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: LoginHarnes
         denied = provider.log_in(asked.headers["location"], "ann", action="deny")
         page = client.get(client.get(denied).headers["location"])
     assert "The login was refused" in page.text
-    _, err = command.communicate(timeout=10)
+    _, err = command.communicate(timeout=60)
     assert (command.returncode, "error: the login was refused: " in err) == (1, True), err
 
 

@@ -299,9 +299,7 @@ def test_an_answer_without_members_of_today_is_blamed_on_the_version(
 
 def test_a_restart_of_the_server_delays_a_command_and_fails_nothing() -> None:
     """No program listens for a moment, and nothing was sent yet, so a change may wait too."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     servers: list[ScriptedServer] = []
     later = threading.Timer(0.3, lambda: servers.append(ScriptedServer(answer(201, {"done": True}), port=port)))
     later.start()

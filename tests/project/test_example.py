@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
-import socket
 import subprocess
 import time
 import urllib.error
@@ -18,8 +16,9 @@ import pytest
 import yaml
 
 from tests.project.tree import ROOT
+from tests.support.processes import free_ports
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def container(file: str) -> dict[str, Any]:
@@ -41,18 +40,9 @@ def command(file: str) -> list[str]:
     return [container(file)["command"], *container(file)["args"]]
 
 
-def free_port() -> str:
-    """A port without a listener, of those that the kernel gives to no other test before its process binds it."""
-    for port in random.sample(range(28_000, 32_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return str(port)
-    raise AssertionError("no port is free")
-
-
 def ask(url: str, body: bytes | None = None) -> str:
     """What ``url`` answers."""
-    with urllib.request.urlopen(url, body, timeout=5) as answer:
+    with urllib.request.urlopen(url, body, timeout=PATIENCE) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -72,7 +62,8 @@ def wait_until_ready(file: str, url: str) -> None:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Database, API and page, each with the address where it listens."""
-    ports = {name: free_port() for name in ("db", "api", "web")}
+    names = ("db", "api", "web")
+    ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     values = {
         "db": {"DATA": str(tmp_path_factory.mktemp("data")), "PASSWORD": "same"},
@@ -106,7 +97,7 @@ def test_the_database_answers_nothing_without_the_password(shop: dict[str, str])
 
 @pytest.mark.parametrize("reachable", [True, False])
 def test_the_report_ends_whether_or_not_the_shop_answers(shop: dict[str, str], reachable: bool) -> None:
-    url = shop["api"] if reachable else f"http://127.0.0.1:{free_port()}"
+    url = shop["api"] if reachable else f"http://127.0.0.1:{free_ports(1)[0]}"
     file = "ops/report.yaml"
     variables = environment(file, ORDERS_URL=url + "/orders", REPORT_KEY="key")
     answer = subprocess.run(command(file), env=variables, capture_output=True, text=True, check=True)

@@ -94,15 +94,15 @@ def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_o
         with suppress(ZeroDivisionError), records.transaction():
             hold(records)
             begun.set()
-            ended.wait(10)
+            ended.wait(60)
             _ = 1 / 0
 
     writer = threading.Thread(target=write)
     with records.snapshot():
         writer.start()
-        begun.wait(10)
+        begun.wait(60)
     ended.set()
-    writer.join(10)
+    writer.join(60)
     assert not is_pinned(records)
     hold(records)
     assert is_pinned(records)

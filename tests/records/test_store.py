@@ -199,7 +199,7 @@ def test_a_kill_in_mid_transaction_leaves_the_last_committed_state(path: Path) -
     assert child.stdout.readline() == "in it\n"
     assert path.with_name(f"{path.name}-wal").stat().st_size > 1 << 20  # part of it had reached the file
     os.kill(child.pid, signal.SIGKILL)
-    child.wait(10)
+    child.wait(60)
     child.stdin.close()
     child.stdout.close()
     records = Records.open(path)

@@ -292,7 +292,7 @@ def test_a_push_that_the_remote_declines_is_an_error(repo: GitRepo, https: Opene
 
 
 def test_a_lock_of_a_killed_git_stops_no_fetch(repo: GitRepo, https: Opener) -> None:
-    source = https(timeout=2.0)
+    source = https()
     source.refresh()
     newest = repo.commit({"late.yaml": "late"})
     lock = mirror_of(source).path / "refs/heads/main.lock"

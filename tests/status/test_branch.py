@@ -140,7 +140,7 @@ def test_two_writers_both_land(repo: GitRepo) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(30)
+        writer.join(60)
     assert len(names(repo)) == 60
     assert repo.git("rev-list", "--count", BRANCH) == "60"
 
@@ -181,7 +181,7 @@ def test_a_writer_with_git_itself_is_built_upon(repo: GitRepo) -> None:
     for n in range(30):
         commit(repo, {f"{n}.yaml": b"1\n"})
     stop.set()
-    writer.join(30)
+    writer.join(60)
     assert len(names(repo)) == 31
 
 

@@ -22,6 +22,7 @@ from reconciler.status.conditions import ResourceFacts, WaitReason, compute_cond
 from reconciler.status.overview import SourceOverview, render_readme, run_file, unready_in
 from reconciler.status.render import resource_file
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
+from tests.support.pace import on_quiet_machine
 
 SERVED = b"""{"locations": [{"location": "local", "endpoints": [
     {"url": "http://*.shop.example"}, {"url": "https://shop.example", "certificateExpires": "2026-03-31T00:00:00Z"}],
@@ -221,7 +222,7 @@ def test_the_order_of_the_records_does_not_matter() -> None:
 
 
 def test_a_hundred_thousand_files_take_seconds() -> None:
-    best = min(_timed(WELL) for _ in range(5))
+    best = min(on_quiet_machine(_timed(WELL)) for _ in range(5))
     assert best < 200e-6  # CPU seconds, and twice what a quiet machine needs
 
 

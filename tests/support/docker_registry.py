@@ -22,7 +22,7 @@ import msgspec
 from tests.support.programs import tool
 from tests.support.registry import OCI_INDEX, OCI_MANIFEST, digest_of
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds in which the registry must listen."""
 USER, PASSWORD = "ann", "right"
 _HTPASSWD = "ann:$2y$05$abcdefghijklmnopqrstuu8xaCxxL82bnl.UY74PMksDxIJShppPC"

@@ -175,7 +175,7 @@ def host_sandbox(path: Path, files: Mapping[str, File], **settings: Any) -> Iter
         sandbox.end()
 
 
-def fetch(address: str, path: str = "/", patience: float = 10.0) -> str:
+def fetch(address: str, path: str = "/", patience: float = 60.0) -> str:
     """The answer at ``address:port``."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=patience) as answer:
         body: bytes = answer.read()

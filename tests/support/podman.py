@@ -50,7 +50,7 @@ _UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "
 _SUBNETS = "10.213.0.0/16"
 _OWN_CHAIN = re.compile(r"NETAVARK-(DN-)?[0-9A-F]{13}")
 """The chains that netavark has for one network."""
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 _TOP = Path("/tmp")
 """The same for every run of the tests, whatever its TMPDIR."""
 _CGROUPS = Path("/sys/fs/cgroup")

@@ -10,6 +10,7 @@ import atexit
 import functools
 import marshal
 import os
+import random
 import select
 import signal
 import socket
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +27,8 @@ from tests.support import cpu, server_offer
 from tests.support.fork_server import LIMIT
 
 ROOT = Path(__file__).parents[2]
+PORTS = range(12_000, 19_000)
+"""Below the ports that daemons give to replicas, and those that Linux gives to connections and to who asks for any."""
 
 FIXED = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_")
 """Variables that an interpreter obeys only when it starts."""
@@ -172,9 +176,15 @@ def reconciler(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Numbers of ports of 127.0.0.1 where nothing listens now."""
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in found]
-    for each in found:
-        each.close()
-    return ports
+    """Numbers of ports of 127.0.0.1 where nothing listens now.
+
+    None is one that the kernel or a daemon gives to others until a test binds it. Tests of other processes ask as well,
+    and some set the seed of the numbers of this one.
+    """
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(ports) == count:
+            return ports
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
+    raise AssertionError(f"fewer than {count} ports are free")

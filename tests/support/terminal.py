@@ -54,7 +54,7 @@ class Terminal:
         """Press keys."""
         os.write(self._master, keys)
 
-    def exchange(self, content: bytes, count: int, patience: float = 30.0) -> bytes:
+    def exchange(self, content: bytes, count: int, patience: float = 60.0) -> bytes:
         """Press keys, and read meanwhile what is written, up to ``count`` bytes of it."""
         deadline, output = time.monotonic() + patience, bytearray()
         os.set_blocking(self._master, False)
@@ -79,7 +79,7 @@ class Terminal:
         """Whether the terminal itself shows what is typed, as it does between two commands."""
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
-    def until(self, good: Callable[[str], object], what: str, patience: float = 30.0) -> str:
+    def until(self, good: Callable[[str], object], what: str, patience: float = 60.0) -> str:
         """The screen as soon as it is ``good``."""
         deadline = time.monotonic() + patience
         while not good(self.screen):
@@ -87,14 +87,14 @@ class Terminal:
             assert self._read() or good(self.screen), f"it ended without {what}; there is\n{self.screen}"
         return self.screen
 
-    def interrupt(self, patience: float = 30.0) -> None:
+    def interrupt(self, patience: float = 60.0) -> None:
         """Press Ctrl-C as a person does, once the command waits: Python misses a signal just before it reads."""
         deadline, state = time.monotonic() + patience, Path(f"/proc/{self.process.pid}/stat")
         while state.read_text().rpartition(")")[2].split()[0] != "S":
             assert time.monotonic() < deadline, f"it never waits; there is\n{self.screen}"
         self.type(b"\x03")
 
-    def ended(self, patience: float = 30.0) -> str:
+    def ended(self, patience: float = 60.0) -> str:
         """The screen after the end of the command."""
         deadline = time.monotonic() + patience
         while self._read():

@@ -73,5 +73,5 @@ def page(text: str) -> str:
     """The page at the address in the output of `up`."""
     address = re.search(r"http://127\.0\.0\.1:\d+", text)
     assert address is not None, text
-    with urllib.request.urlopen(address[0], timeout=10) as answer:
+    with urllib.request.urlopen(address[0], timeout=60) as answer:
         return str(answer.read().decode())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test gives up on it."""
 
 

@@ -137,7 +137,7 @@ def machine(path: Path, install: Callable[[Path], None] = install_tree, packages
     finally:
         booted.terminate()
         try:
-            booted.wait(30)
+            booted.wait(60)
         except subprocess.TimeoutExpired:
             booted.kill()
             booted.wait()

@@ -69,7 +69,7 @@ def test_a_server_that_is_slow(harness: ClusterHarness) -> None:
 
 
 def test_a_server_that_does_not_answer(harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(credentials, "CONNECT_SECONDS", 1.5)
     harness.begin_anew()
     harness.server.stall("patch deployments.apps", -1)
     outcome = apply_image(harness)

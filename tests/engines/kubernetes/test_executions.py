@@ -45,7 +45,6 @@ def read_runs(harness: ClusterHarness) -> list[Run]:
 def test_an_execution_without_its_image_ends_and_the_next_one_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executions, "IMAGE_SECONDS", 0.5)
     monkeypatch.setattr(kubernetes_engine, "TIMES_SECONDS", 0.1)
     with engine_on_fake(tmp_path) as harness:
         assert harness.apply(make_step(make_schedule()))[KEY].result is Result.APPLIED
@@ -54,6 +53,7 @@ def test_an_execution_without_its_image_ends_and_the_next_one_is_free(
         first = harness.server.run_cron_job(SPACE, "tick")
         harness.server.converge()
         assert harness.server.run_cron_job(SPACE, "tick") == "", "the next time is skipped"
+        monkeypatch.setattr(executions, "IMAGE_SECONDS", 0.5)
         harness.until(lambda: read_runs(harness) == [(first, "Invalid")], "it is seen")
         harness.until(lambda: first not in harness.names("Job"), "it ends")
         harness.server.pods.script(f"{SPACE}/tick-*", "Succeeded")

@@ -162,7 +162,7 @@ class Kubelet:
         self._run(call())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30.0)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60.0)
 
     def _set_script(self, pod: str, script: Script, container: str) -> None:
         self.scripts.set(pod, script, container)

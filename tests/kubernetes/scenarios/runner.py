@@ -20,7 +20,7 @@ CALM_SECONDS = 1.2
 """For so long nothing changes any more that people see."""
 SEPARATOR = " = "
 """Between a path and its value in the text of a transcript."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 SLOW_PATIENCE = 240.0
 SPARE_SECONDS = 30.0
 """So long before a full minute nothing begins for which no scheduled time shall come."""

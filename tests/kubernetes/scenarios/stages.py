@@ -291,7 +291,7 @@ def cluster_stage(
     cluster.install(*SNAPSHOTS)
     if measured:
         cluster.apply(*register_metrics(kubelet.port))
-        cluster.wait_for(lambda: cluster.api.get(f"/apis/{VERSION}").is_success, "metrics are served", seconds=30.0)
+        cluster.wait_for(lambda: cluster.api.get(f"/apis/{VERSION}").is_success, "metrics are served", seconds=90.0)
     cluster.apply(*({**STORAGE_CLASS, "metadata": {"name": name}} for name in STORAGE_CLASSES))
     sandbox = cluster_sandbox(path / "shop", cluster.kubeconfig, namespacePrefix=prefix, instance=prefix.strip("-"))
     kubelet.start_seconds = START_SECONDS

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from tests.kubernetes.cluster.build import NO_GO, find_go
+from tests.support.processes import free_ports
 from tests.support.waiting import PATIENCE
 
 VERSION = "v1.26.0"
@@ -150,9 +150,7 @@ def run_gitea(work: Path) -> Iterator[Gitea]:
     program = find_program()
     if program is None:
         raise GiteaMissing("Gitea is not built: python -m tests.notifications.forges.gitea")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     work.mkdir(parents=True, exist_ok=True)
     config = work / "app.ini"
     config.write_text(_CONFIG.format(port=port, work=work, source=program.parent / "source"))

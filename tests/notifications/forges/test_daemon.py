@@ -185,7 +185,7 @@ def _open_pull_of_fork(gitea: Gitea, repo: GitRepo, first: str) -> None:
     gitea.call("POST", "/repos/acme/shop/forks", {"name": "shop"}, token=gitea.eve)
     broken = workload("api").replace("8080", "nonsense")
     repo.commit({"shop/api.yaml": broken}, branch="evil", parent=first)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             push_branch(repo.path, gitea.push_url("eve/shop", "eve"), "evil")

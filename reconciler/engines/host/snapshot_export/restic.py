@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.reasons import Reason
 from reconciler.settings import ResticSettings
 
@@ -174,9 +175,9 @@ def _parse_copy_id(output: bytes) -> str:
 
 
 def _get_last_line(errors: str) -> str:
-    """The last line of what a program wrote."""
+    """The last line of what a program wrote, without what each try has anew."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return strip_variation(lines[-1])[:300] if lines else ""
 
 
 def _parse_json_lines(output: bytes) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.reasons import Reason
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -61,5 +62,5 @@ def check_program(name: str | os.PathLike[str], code: int, errors: bytes) -> Non
     message = errors.decode(errors="replace").strip()
     if _NO_SPACE in message:
         raise OSError(errno.ENOSPC, _NO_SPACE)
-    last = message.splitlines()[-1] if message else f"exit code {code}"
+    last = strip_variation(message.splitlines()[-1]) if message else f"exit code {code}"
     raise EngineError(f"{name} failed: {last[:300]}", reason=Reason.VOLUME_DAMAGED)

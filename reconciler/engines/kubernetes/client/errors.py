@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
@@ -65,7 +66,7 @@ _ADMISSION = ("admission webhook", "failed calling webhook")
 def explain_refusal(code: int, body: bytes, subject: str, *, retry_after: float = 0.0) -> ClusterError:
     """The error for an answer with ``code``; ``subject`` is what was asked for, such as ``apply Service web``."""
     status = _read_status(body)
-    words = escape_text(status.message or f"HTTP {code}")[:MAX_WORDS]
+    words = escape_text(strip_variation(status.message) or f"HTTP {code}")[:MAX_WORDS]
     causes = [Cause(cause.reason, cause.message, cause.field) for cause in (status.details or _Details()).causes]
     reason, retry, advice = _judge_answer(code, status)
     error = ClusterError(f"{subject}: {words}{advice}", reason=reason, code=code, retry=retry, causes=causes)

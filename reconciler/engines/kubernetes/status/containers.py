@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -52,6 +52,12 @@ _IMAGE_REASONS = (Reason.IMAGE_PULL_FAILED, Reason.INVALID_IMAGE_NAME, Reason.IM
 _NO_SECRET = re.compile(r'(?:secret|configmap) "[^"]+" not found', re.IGNORECASE)
 _NO_KEY = re.compile(r"couldn't find key ", re.IGNORECASE)
 _PROBE = re.compile(r"(?P<probe>\w+) probe (?:failed|errored)[^:]*:(?P<words>.*)", re.DOTALL)
+_OF_KUBELET = ("rpc error: ", "command timed out", 'command "')
+"""How the words begin that the kubelet itself has about the program of a probe."""
+_PULLED_LATER = re.compile(r'Back-off pulling image "[^"]*"(?:: (?:ErrImagePull: )?(?P<words>.*))?')
+_PULLING = ("ErrImagePull", "ImagePullBackOff")
+"""The reasons of a kubelet that tries to pull an image, or waits for its next try: they take turns."""
+_NOT_PULLED = re.compile(r'Failed to pull image "[^"]*": (?P<words>.*)')
 _EXIT_CODE = re.compile(r"exited with (\d+)")
 
 
@@ -146,8 +152,11 @@ def read_container(observed: ContainerInput) -> ContainerState:
     return _explain_waiting(base, observed)
 
 
-def describe_waiting(status: ObjectPart) -> tuple[str, str]:
-    """The reason of the platform, and the words, for a container that waits after a failure; empty without one."""
+def describe_waiting(status: ObjectPart, events: Iterable[ClusterEvent] = ()) -> tuple[str, str]:
+    """The reason of the platform, and the words, for a container that waits after a failure; empty without one.
+
+    ``events`` are those of the container: an older kubelet says only there why an image is not pulled.
+    """
     waiting = read_mapping(status, "state", "waiting")
     reason, message = read_text(waiting, "reason"), read_message(waiting, "message")
     shared = _SHARED_REASONS.get(reason)
@@ -157,7 +166,17 @@ def describe_waiting(status: ObjectPart) -> tuple[str, str]:
         shared = Reason.SECRET_UNAVAILABLE
     elif shared is Reason.START_FAILED and _NO_KEY.search(message):
         shared = Reason.SECRET_UNUSABLE
+    if reason in _PULLING:
+        message = _describe_pull(message, read_text(status, "image"), events)
     return shared, f"{shared}: {message or reason}"
+
+
+def _describe_pull(message: str, image: str, events: Iterable[ClusterEvent]) -> str:
+    """Why ``image`` is not pulled: the same words while the kubelet tries to, and while it waits for its next try."""
+    if later := _PULLED_LATER.fullmatch(message):
+        failures = map(_NOT_PULLED.fullmatch, (event.message for event in events))
+        message = later["words"] or next((failure["words"] for failure in failures if failure is not None), message)
+    return message if image in message or not message else f"the image {image}: {message}"
 
 
 def _read_phase(state: ObjectPart) -> ContainerPhase:
@@ -196,19 +215,24 @@ def _find_liveness_failure(observed: ContainerInput, begun: float, at: float) ->
     # Times have whole seconds, and no probe fails in the first one of a run.
     earliest = max(begun + 1, at - 2 * START_SECONDS - read_number(probe, "periodSeconds", default=10))
     for event in observed.events:
-        words = _probe_words(event, "Liveness")
+        words = _probe_words(event, observed.part, "Liveness")
         # The probe fails before the end, by the time that the container takes to end at most.
         if words and event.count >= read_number(probe, "failureThreshold", default=3) and earliest <= event.at <= at:
             return f"the liveness probe failed: {words}"
     return ""
 
 
-def _probe_words(event: ClusterEvent, probe: str) -> str:
-    """What a failed probe met, as the host words it; "" if ``event`` is about something else."""
+def _probe_words(event: ClusterEvent, part: ObjectPart, probe: str) -> str:
+    """What a failed probe met, as the host words it; "" if ``event`` is about something else.
+
+    The kubelet repeats what a program printed, which may have a secret and differ each time: none of that is shown.
+    """
     match = _PROBE.fullmatch(event.message) if event.reason == "Unhealthy" else None
     if match is None or match["probe"] != probe:
         return ""
     words = match["words"].strip()
+    if read_mapping(part, f"{probe.lower()}Probe", "exec") and not words.startswith(_OF_KUBELET):
+        return "its program failed"
     return re.sub(r"^HTTP probe failed with statuscode: (\d+)$", r"HTTP \1", words) or "without a message"
 
 
@@ -216,7 +240,7 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
     if state.ready:
         return state
     events = [event for event in observed.events if event.at >= state.started]
-    words = next(filter(None, (_probe_words(event, "Readiness") for event in events)), "")
+    words = next(filter(None, (_probe_words(event, observed.part, "Readiness") for event in events)), "")
     again = state.last is not None and observed.now - state.started < BACKOFF_SECONDS and state.restarts > 0
     if words:
         message = f"the readiness probe failed: {words}"
@@ -247,7 +271,7 @@ def _explain_waiting(state: ContainerState, observed: ContainerInput) -> Contain
         message = words or read_message(observed.status, "state", "waiting", "message")
         reason = state.last.reason if state.last is not None else ""
         return msgspec.structs.replace(state, message=message, failing=True, backoff=True, reason=reason)
-    reason, words = describe_waiting(observed.status)
+    reason, words = describe_waiting(observed.status, observed.events)
     if reason == Reason.POST_START_FAILED:
         words = f"the postStart hook {describe_hook_end(words)}"
     if not words and state.restarts and state.last is not None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from reconciler.foreign_words import strip_variation
 from reconciler.printable import escape_text, truncate_text
 from reconciler.times import parse_time
 
@@ -78,8 +79,8 @@ def read_message(part: Any, *path: str) -> str:
 
 
 def shorten_text(text: str) -> str:
-    """``text`` of a cluster on one line, shortened and safe to show."""
-    return truncate_text(escape_text(" ".join(text.split())))
+    """``text`` of a cluster on one line, shortened, safe to show, and without what each try has anew."""
+    return truncate_text(escape_text(strip_variation(" ".join(text.split()))))
 
 
 def name_of(part: ObjectPart) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 PORT = 8080
 
 

@@ -22,6 +22,7 @@ from reconciler.model.no_wake import parse_no_wake
 from reconciler.settings import HoldSettings, HostSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
 from tests.engines.host.signals import RecordedSignals
+from tests.support.processes import free_ports
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 SERVICE = Service(KEY, PORT)
@@ -129,9 +130,7 @@ def test_the_address_stays_through_a_restart_and_a_lost_file(tmp_path: Path) -> 
 
 
 def test_each_workload_has_its_own_port_and_a_deleted_one_releases_it(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        first = probe.getsockname()[1]
+    [first] = free_ports(1)
     other = msgspec.structs.replace(SERVICE, key=Key(Kind.WORKLOAD, "shop", "api"))
 
     async def story(plane: Plane) -> None:

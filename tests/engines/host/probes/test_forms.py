@@ -338,9 +338,9 @@ async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_go
         container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
         seen = ReplicaContainer("main", started=clock.monotonic())
         prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await verdicts.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         gone = [await verdicts.get(), await verdicts.get()]
     assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
     # A probe that waited to be accepted when the server closed gets another error than a later one.

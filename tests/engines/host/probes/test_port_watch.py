@@ -21,6 +21,7 @@ from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Command, Probe, Target
 from tests.support.clock import FakeClock
+from tests.support.processes import free_ports
 
 WEB = Key.parse("workload/shop/web")
 
@@ -57,8 +58,7 @@ class WatchHarness:
 
     def __init__(self) -> None:
         self.clock, self.runtime, self.changes = FakeClock(), OwnProcess(), Changes()
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            self.port: int = free.getsockname()[1]
+        [self.port] = free_ports(1)
         self.replicas: list[Replica] = []
         self.run()
         signals = LocationSignals()

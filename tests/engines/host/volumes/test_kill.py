@@ -48,7 +48,7 @@ class Killer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.communicate(timeout=30)
+        self._server.communicate(timeout=60)
 
     def perform(self, operation: str, last: int = NEVER) -> int:
         """Perform an operation that is killed at its system call ``last``; return how many it has, or -1."""

@@ -68,3 +68,38 @@ def test_a_failed_probe_of_the_run_before_ends_no_later_one() -> None:
     state = read_run(run_from(70, restartCount=2, lastState=ended(60, 70, 4)), liveness(59), now=72)
     assert state.last is not None
     assert state.last.reason == Reason.ERROR
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("2026-11-30 08:00:00 cannot log in with hunter2", "its program failed"),
+        ("", "its program failed"),
+        ('command "check" timed out', 'command "check" timed out'),
+        ("rpc error: no such container", "rpc error: no such container"),
+    ],
+)
+def test_what_the_program_of_a_probe_printed_is_not_shown(words: str, shown: str) -> None:
+    part = {**PART, "readinessProbe": {"exec": {"command": ["check"]}}}
+    event = ClusterEvent("Unhealthy", f"Readiness probe failed: {words}", NOW + 10, container="main")
+    state = read_container(ContainerInput("main", part, run_from(0), (event,), NOW, NOW + 20))
+    assert state.message == f"the readiness probe failed: {shown}"
+
+
+@pytest.mark.parametrize("words", ["rpc error: no manifest for app:1", "rpc error: no route to 192.0.2.1"])
+def test_an_image_that_cannot_be_pulled_has_one_message_for_all_tries(words: str) -> None:
+    event = ClusterEvent("Failed", f'Failed to pull image "app:1": {words}', NOW, container="main")
+    waits = {
+        ("ErrImagePull", words),
+        ("ImagePullBackOff", f'Back-off pulling image "app:1": ErrImagePull: {words}'),
+        ("ImagePullBackOff", f'Back-off pulling image "app:1": {words}'),
+        ("ImagePullBackOff", 'Back-off pulling image "app:1"'),
+    }
+    states = [
+        read_run({"image": "app:1", "state": {"waiting": {"reason": reason, "message": message}}}, event)
+        for reason, message in waits
+    ]
+    named = words if "app:1" in words else f"the image app:1: {words}"
+    assert {(state.reason, state.message) for state in states} == {
+        (Reason.IMAGE_PULL_FAILED, f"{Reason.IMAGE_PULL_FAILED}: {named}")
+    }

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.foreign_words import strip_variation
 from reconciler.printable import truncate_text
 
 SECONDS = 60.0
@@ -83,7 +84,7 @@ def run_hook(hook: Sequence[str], *words: str) -> str:
         process.wait()
     if process.returncode == 0:
         return ""
-    last = output.decode(errors="replace").strip().rpartition("\n")[2]
+    last = strip_variation(output.decode(errors="replace").strip().rpartition("\n")[2])
     return truncate_text(f"{hook[0]} ended with code {process.returncode}{f': {last}' if last else ''}")
 
 

@@ -22,6 +22,7 @@ from josepy.jwk import JWKEC
 from reconciler.engines.host.dataplane.acme.dns_hook import present_record
 from reconciler.engines.host.dataplane.acme.orders import Order, OrderAnswer
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.printable import truncate_text
 
 MEMORY = 1 << 30
@@ -46,7 +47,8 @@ def perform_order(order: Order) -> OrderAnswer:
         chain = _order_certificate(order, _open_account(order, waits), _build_signing_request(order.host, key))
     except (errors.Error, messages.Error, requests.RequestException, ValueError, EngineError) as error:
         return OrderAnswer(
-            problem=truncate_text(_describe_error(error)), retry_after=_parse_retry_after(waits[-1]) if waits else 0.0
+            problem=truncate_text(strip_variation(_describe_error(error))),
+            retry_after=_parse_retry_after(waits[-1]) if waits else 0.0,
         )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return OrderAnswer(chain + private.decode())

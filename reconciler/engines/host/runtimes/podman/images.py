@@ -18,6 +18,7 @@ from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Pod
 from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
 from reconciler.engines.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
+from reconciler.foreign_words import strip_variation
 from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
@@ -109,7 +110,7 @@ class PodmanImages:
                 host = reference.partition("/")[0]
                 await self._pull(reference, credentials, with_tls=host not in self._insecure)
         except ImageError as error:
-            message = str(error).replace(served, reference) if served else str(error)
+            message = name_image(str(error), served, reference) if served else str(error)
             raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
 
     async def _rename(self, served: str, reference: str) -> None:
@@ -252,6 +253,20 @@ def _make_login_header(credentials: RegistryCredentials | None) -> dict[str, str
     return {"X-Registry-Auth": base64.urlsafe_b64encode(msgspec.json.encode(words)).decode()}
 
 
+def name_image(message: str, served: str, reference: str) -> str:
+    """``message`` about an image that the daemon serves, with its own names: those that are served are random."""
+    message = message.replace(served, reference)
+    for served_part, part in zip(_split_name(served), _split_name(reference), strict=True):
+        message = message.replace(served_part, part)
+    return message
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """The host of a name with its port, and the path."""
+    host, _, path = name.partition("@")[0].partition("/")
+    return host, path
+
+
 def _check_pulled(reference: str, answer: bytes) -> None:
     """Raise ImageError unless the end of ``answer`` is a success; its status always is one."""
     lines = answer.split()
@@ -261,7 +276,9 @@ def _check_pulled(reference: str, answer: bytes) -> None:
         last = _Pulled()
     if last.id and not last.error:
         return
-    words = escape_text(" ".join(last.error.split()))[:_WORDS] or "Podman ended the pull without a result"
+    words = (
+        escape_text(strip_variation(" ".join(last.error.split())))[:_WORDS] or "Podman ended the pull without a result"
+    )
     if _WRONG_PLATFORM in words:
         message = f"the image {reference} is not made for this host: {words}"
         raise ImageError(message, reason=Reason.IMAGE_PLATFORM_MISMATCH, retry=False)

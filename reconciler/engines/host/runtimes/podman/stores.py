@@ -20,6 +20,7 @@ import msgspec
 from reconciler.engines.host.runtimes import procfs
 from reconciler.engines.host.runtimes.protocol import Mount, StoreMount
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.reasons import Reason
 
 FUSE = Path("/dev/fuse")
@@ -124,7 +125,8 @@ def _last_message(log: str) -> str:
 def _make_mount_error(store: StoreMount, words: str) -> EngineError:
     for value in _list_secret_values(store):
         words = words.replace(value, "***")
-    return EngineError(f"{store.uri} cannot be mounted: {words[:300]}", reason=Reason.STORE_MOUNT_FAILED)
+    message = f"{store.uri} cannot be mounted: {strip_variation(words)[:300]}"
+    return EngineError(message, reason=Reason.STORE_MOUNT_FAILED)
 
 
 def _list_secret_values(store: StoreMount) -> Iterator[str]:

@@ -144,7 +144,7 @@ class Sweeper:
                 # Until the last attempt, it can be one of ours that was created meanwhile.
                 if attempt == _ATTEMPTS - 1:
                     await self._kill(sandboxes)
-                    members = sorted({*_ID.findall(str(error))} - {*sandboxes})
+                    members = sorted({*_ID.findall(error.words)} - {*sandboxes})
                     raise ForeignMemberError(replica, [member[:_SHORT] for member in members]) from error
             else:
                 return

@@ -28,7 +28,7 @@ from tests.support.clock import FakeClock
 from tests.support.processes import free_ports
 
 ORG = "acme"
-PATIENCE = 30.0
+PATIENCE = 60.0
 LIFE = 90 * 86_400
 """Seconds for which a certificate is valid."""
 

@@ -50,7 +50,7 @@ def test_each_of_many_requests_is_answered_once_when_the_hold_ends_without_a_dae
     async def story(plane: Plane) -> None:
         replica = await WebReplica("a").start()
         address = await plane.address(SERVICE, replica)
-        await hold(plane, 4)
+        await hold(plane, 12)
         asked = ask(address, MANY)
         await plane.waiting(MANY)
         plane.stop()
@@ -191,7 +191,7 @@ def test_connections_of_a_tcp_port_wait_for_the_end_of_a_hold(path: Path) -> Non
         replica = await Replica("a").start()
         plane.dataplane.update(KEY, (replica.endpoint,))
         address = await plane.serve(service)
-        await hold(plane, 3, service)
+        await hold(plane, 9, service)
         clients = [await Client.to(address) for _ in range(5)]
         for client in clients:
             client.send()

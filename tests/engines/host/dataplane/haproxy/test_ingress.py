@@ -23,6 +23,7 @@ from reconciler.model.no_wake import NoWake
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import Answer, Plane, WebReplica, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
+from tests.support.processes import free_ports
 
 WEB, API = Key(Kind.WORKLOAD, "shop", "web"), Key(Kind.WORKLOAD, "shop", "api")
 ADMIN, STREAM = 9000, 5432
@@ -47,7 +48,7 @@ class IngressClients:
     """A plane with an ingress, two workloads, and clients outside."""
 
     def __init__(self, path: Path) -> None:
-        self.ports = [_free_port(), _free_port()]
+        self.ports = free_ports(2)
         self.settings = IngressSettings(("127.0.0.1", "::1"), *self.ports, ("127.0.0.2/32",))
         self.table = RouteTable()
         self.plane = Plane(path, ingress=self.settings, routes=lambda: self.table)
@@ -200,7 +201,7 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
 
 def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> None:
     outside = IngressClients(path)
-    number = _free_port()
+    [number] = free_ports(1)
 
     async def story(plane: Plane) -> None:
         await outside.start()
@@ -546,9 +547,3 @@ def test_without_a_workload_the_ingress_answers_404(path: Path) -> None:
                 await asyncio.sleep(0.02)
 
     play(lambda: outside.plane, story)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -534,7 +534,7 @@ def test_a_hold_outlasts_a_reload_and_ends_without_the_daemon(path: Path) -> Non
     async def story(plane: Plane) -> None:
         replica = await WebReplica("a").start()
         address = await plane.address(SERVICE, replica)
-        plane.dataplane.publish(msgspec.structs.replace(SERVICE, hold_until=plane.clock.monotonic() + 3))
+        plane.dataplane.publish(msgspec.structs.replace(SERVICE, hold_until=plane.clock.monotonic() + 9))
         await plane.reload()
         asked = asyncio.create_task(get(address))
         await plane.waiting(1)

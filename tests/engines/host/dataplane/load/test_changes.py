@@ -48,7 +48,7 @@ class EndingReplicas:
         """End a replica after its drain."""
         program, _ = self._running.pop(name)
         await self._publish()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await program.end()
 
     async def scale(self, count: int) -> None:

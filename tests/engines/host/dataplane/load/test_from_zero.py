@@ -57,7 +57,7 @@ async def served(plane: Plane) -> str:
 
 async def waiting(plane: Plane, count: int) -> None:
     """Return when so many requests wait."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (found := (await plane.dataplane.traffic())[KEY].waiting) != count:
             assert found <= count
             await asyncio.sleep(0.02)

@@ -47,7 +47,7 @@ def test_renewals_lose_no_request(path: Path) -> None:
         await plane.serve(Service(KEY, PORT))
         await harness.serve(domain(NAME))
         await until(lambda: NAME in harness.store.served.certificates)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await harness.get(NAME)).status != 200:
                 await asyncio.sleep(0.02)
         worker = plane.worker
@@ -58,7 +58,7 @@ def test_renewals_lose_no_request(path: Path) -> None:
                 harness.write("shop.pem", new)
                 harness.store.refresh_soon()
                 plane.dataplane.reroute()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while (await harness.get(NAME)).shown != der(new):
                         await asyncio.sleep(0.1)
 

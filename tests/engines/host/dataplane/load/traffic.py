@@ -16,7 +16,7 @@ from h2.exceptions import ProtocolError
 
 from tests.engines.host.dataplane.load.program import GOODBYE
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 FRAME_HEAD, GOAWAY, REFUSED = 9, 7, 7
 """Bytes before the body of a frame, a type of frames, and the reason of a reset stream that was not processed."""
 UPGRADE = (

@@ -52,12 +52,12 @@ def in_thread(serve: Any) -> Iterator[None]:
     work: Coroutine[Any, Any, None] = serve(ready, end)
     thread = threading.Thread(target=lambda: loop.run_until_complete(work), daemon=True)
     thread.start()
-    assert ready.wait(30.0)
+    assert ready.wait(60.0)
     try:
         yield
     finally:
         loop.call_soon_threadsafe(end.set)
-        thread.join(30.0)
+        thread.join(60.0)
         assert not thread.is_alive()
         loop.close()
 

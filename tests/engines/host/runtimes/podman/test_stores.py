@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from tests.engines.host.runtimes.podman.kit import KEY, launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.engines.host.runtimes.podman.test_plugin import PODMAN, sentences
 from tests.support.clock import FakeClock
+from tests.support.processes import free_ports
 from tests.support.programs import only_root, skip_unless, tool
 from tests.support.s3 import ACCESS_KEY, S3, SECRET_KEY, s3
 from tests.support.waiting import until
@@ -175,8 +175,7 @@ async def test_a_bucket_of_another_implementation_of_s3_is_mounted(tmp_path: Pat
     pytest.importorskip("moto")
     for name in ("rclone", "fusermount3"):
         tool(name, "rclone fuse3")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

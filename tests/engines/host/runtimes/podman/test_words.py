@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.words import find_sentence, read_log_message
+from reconciler.engines.host.runtimes.podman.images import name_image
 from reconciler.reasons import Reason
 
 RUNC = "runc: runc create failed: unable to start container process: "
@@ -60,3 +61,23 @@ def test_an_error_keeps_the_reason_that_the_words_of_podman_have() -> None:
 )
 def test_the_message_of_a_logged_line_stands_alone(line: str, message: str) -> None:
     assert read_log_message(line) == message
+
+
+def test_an_error_is_shown_without_the_id_of_a_container_and_has_all_words_of_podman() -> None:
+    texts = [f"Podman: the container {digit * 64} has ended (pid {digit}7)" for digit in "12"]
+    errors = [PodmanError(text, status=500) for text in texts]
+    assert {str(error) for error in errors} == {"Podman: the container … has ended (pid …)"}
+    assert [error.words for error in errors] == texts
+
+
+def test_an_image_that_the_daemon_serves_has_one_message_for_all_pulls() -> None:
+    digest = f"sha256:{'5f' * 32}"
+    shown = set()
+    for port, path in (("41233", f"a1/{'0a' * 16}"), ("39001", f"a1/{'b7' * 16}")):
+        host = f"127.0.0.1:{port}"
+        message = f'{host}/{path}@{digest}: pinging {host}: Get "http://{host}/v2/{path}/blobs/{digest}": refused'
+        shown.add(name_image(message, f"{host}/{path}@{digest}", f"registry.test/shop/web@{digest}"))
+    assert shown == {
+        f"registry.test/shop/web@{digest}: pinging registry.test: "
+        f'Get "http://registry.test/v2/shop/web/blobs/{digest}": refused'
+    }

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.podman.api.words import find_sentence
 from reconciler.errors import EngineError
+from reconciler.foreign_words import strip_variation
 from reconciler.reasons import Reason
 
 T = TypeVar("T")
@@ -36,15 +37,19 @@ _FRACTION = re.compile(r"\.\d+")
 class PodmanError(EngineError):
     """An answer that is an error, or none: then ``status`` is 0. ``cause`` is Podman's name for it.
 
-    A ``message`` of which it is known what it means is shown in other words.
+    A ``message`` of which it is known what it means is shown in other words, any other one without what each try has
+    anew; ``words`` is all that Podman said.
 
     ``lost``: the request may have been carried out all the same.
     """
 
     def __init__(self, message: str, *, status: int = 0, cause: str = "", lost: bool = False) -> None:
-        super().__init__(find_sentence(message) or message, reason=_find_reason(status, f"{cause} {message}"))
+        super().__init__(
+            find_sentence(message) or strip_variation(message), reason=_find_reason(status, f"{cause} {message}")
+        )
         self.status = status
         self.cause = cause
+        self.words = message
         self.lost = lost
 
     @property
