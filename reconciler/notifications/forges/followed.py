@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.notifications.forges.places import Place, decode_place, encode_place
 from reconciler.notifications.forges.values import Forge
 from reconciler.private_files import make_directory
 from reconciler.settings import Settings, SourceSettings
@@ -16,6 +17,10 @@ from reconciler.settings.forges import ForgeSettings, PullRequestSettings
 
 KEEP_SECONDS = 604_800.0
 """Seconds after a merge in which its outcome may still change in the comment."""
+
+
+PLACE_SUFFIX = ".place"
+"""How the names of files end that say where the pull requests of a source are."""
 
 
 class FollowedSource(NamedTuple):
@@ -56,6 +61,43 @@ def find_followed(settings: Settings, source: str) -> Path:
     return settings.state / "forges" / f"{source}.json"
 
 
+def find_place(settings: Settings, source: str) -> Path:
+    """The file that says where the pull requests of ``source`` are."""
+    return settings.state / "forges" / f"{source}{PLACE_SUFFIX}"
+
+
+def remember_place(settings: Settings, place: Place) -> None:
+    """Remember on disk where the pull requests of a source are."""
+    path = find_place(settings, place.source)
+    make_directory(path.parent)
+    _write_file(path, encode_place(place))
+
+
+def list_left_places(settings: Settings) -> list[Place]:
+    """Where pull requests were followed of sources that ``settings`` have no longer."""
+    places = []
+    sources = {source.name for source in settings.sources}
+    for path in sorted((settings.state / "forges").glob(f"*{PLACE_SUFFIX}")):
+        if path.name.removesuffix(PLACE_SUFFIX) not in sources:
+            with suppress(OSError, msgspec.MsgspecError):
+                places.append(decode_place(path.read_bytes()))
+    return places
+
+
+def forget_place(settings: Settings, source: str) -> None:
+    """Forget the pull requests of ``source``."""
+    find_followed(settings, source).unlink(missing_ok=True)
+    find_place(settings, source).unlink(missing_ok=True)
+
+
+def _write_file(path: Path, raw: bytes) -> None:
+    unfinished = path.with_suffix(".new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(raw)
+    unfinished.rename(path)
+
+
 class FollowedPulls:
     """The pull requests that are followed, by number. A lost file costs requests, and no message comes twice."""
 
@@ -86,9 +128,5 @@ class FollowedPulls:
         if raw == self._saved:
             return
         make_directory(self._path.parent)
-        unfinished = self._path.with_suffix(".new")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(raw)
-        unfinished.rename(self._path)
+        _write_file(self._path, raw)
         self._saved = raw

@@ -39,6 +39,7 @@ MOST_PLANS = 20
 MOST_TRIES = 5
 UNAUTHORIZED = 401
 LONGEST_PAUSE = 3600.0
+_GONE = (404, 410)
 
 Plan = Callable[[PullJob], Awaitable[PullPlan]]
 
@@ -186,6 +187,19 @@ class PullFollower:
         self._pulls.put(followed)
         return followed
 
+    async def _try_comment(self, followed: FollowedPull, name: str, body: str) -> None:
+        """Write the comment after the merge; a pull request that is deleted or locked stops no other."""
+        try:
+            await self._write_comment(followed, name, body)
+        except SendError as refusal:
+            if not _is_about_one(refusal):
+                raise
+            log().warning("pull_requests", source=self._of.source.name, number=followed.number, message=str(refusal))
+            if followed.tries + 1 < MOST_TRIES:
+                self._pulls.put(msgspec.structs.replace(followed, tries=followed.tries + 1))
+            else:
+                self._pulls.remove(followed.number)
+
     async def _find_closed(self, numbers: set[int]) -> None:
         """Note which followed pull requests were merged, and forget those that were closed otherwise."""
         for followed in list(self._pulls.pulls.values()):
@@ -196,9 +210,10 @@ class PullFollower:
             except AnswerTooLarge:
                 continue
             except ForgeRefusal as refusal:
-                if refusal.status not in (404, 410):
+                if refusal.status == UNAUTHORIZED:
                     raise
-                self._pulls.remove(followed.number)
+                if refusal.status in _GONE:
+                    self._pulls.remove(followed.number)
                 continue
             if pull.merge_commit:
                 merged_at = self._clock.now()
@@ -215,7 +230,7 @@ class PullFollower:
             if message is not None:
                 name = make_secret_name(facts.key, source, followed.number)
                 body = build_outcome_comment(name, source, followed.summary, message, self._of.forge.limits)
-                await self._write_comment(followed, name, body)
+                await self._try_comment(followed, name, body)
             is_done = message is not None and message.state is State.SUCCESS
             if is_done or self._clock.now() - followed.merged_at > KEEP_SECONDS:
                 self._pulls.remove(followed.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
@@ -10,6 +11,7 @@ from reconciler.errors import UsageError
 from reconciler.logs import log
 from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.settings import Settings
+from reconciler.settings.forges import ForgeSettings
 from reconciler.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class PullRequestWork:
         await self.close()
         self._settings = settings
         forges = settings.notifications.forges if settings.notifications is not None else {}
+        self._start_leaving(settings, forges)
         following = {name: forge for name, forge in forges.items() if forge.pull_requests is not None}
         if not following:
             return
@@ -71,8 +74,29 @@ class PullRequestWork:
         for forge_set in sets:
             await forge_set.close()
 
+    def _start_leaving(self, settings: Settings, forges: Mapping[str, ForgeSettings]) -> None:
+        """Let comments of sources that were removed say so."""
+        if not any((settings.state / "forges").glob("*.place")):
+            return
+        from reconciler.notifications.forges.followed import forget_place, list_left_places
+        from reconciler.notifications.forges.left_pulls import LeftPulls
+        from reconciler.notifications.forges.places import FormerPlace
+        from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
+
+        for place in list_left_places(settings):
+            if place.forge not in forges:
+                message = f"the settings have no forge {place.forge} any more, so comments on pull requests stay"
+                log().warning("pull_requests", source=place.source, forge=place.forge, message=message)
+                forget_place(settings, place.source)
+                continue
+            options = ForgeOptions(secrets=make_secret_files(settings), former=(FormerPlace(place, ""),))
+            forge_set = ForgeSet(place.forge, place.settings, (), self._clock, options)
+            self._sets.append(forge_set)
+            left = LeftPulls(settings, place, forge_set.get_former(place.source), self._clock)
+            self._tasks.append(asyncio.create_task(left.run(), name=f"pull requests of {place.source}"))
+
     def _start_followers(self, settings: Settings, forge_set: ForgeSet) -> None:
-        from reconciler.notifications.forges.followed import FollowedSource
+        from reconciler.notifications.forges.followed import FollowedSource, remember_place
         from reconciler.notifications.forges.follower import PullFollower
 
         follow = forge_set.settings.pull_requests
@@ -82,6 +106,7 @@ class PullRequestWork:
             if source.name not in forge_set.forges or not source.branch:
                 continue
             forge = forge_set.forges[source.name]
+            remember_place(settings, forge_set.places[source.name])
             followed = FollowedSource(settings, source, forge, forge_set.settings, follow)
             follower = PullFollower(followed, self._clock, self._plan)
             self._followers.append((source.name, follower))
