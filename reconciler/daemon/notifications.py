@@ -9,12 +9,12 @@ from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.notifications.sender import Sender, forget_channels
 from reconciler.pipeline.runner import Runner
-from reconciler.records.notifications.places import FORMER, PLACE
+from reconciler.records.notifications.repositories import FORMER, PLACE
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
-    from reconciler.notifications.forges.places import FormerPlace
+    from reconciler.notifications.forge_repositories import FormerRepository
 
 
 class Notifications:
@@ -37,7 +37,7 @@ class Notifications:
         settings, records = self._runner.settings, self._runner.records
         notifications = settings.notifications
         forget_channels(records, notifications)
-        former = _update_places(records, settings)
+        former = _update_repositories(records, settings)
         if notifications is None:
             records.notices.forget()
             return
@@ -60,11 +60,11 @@ class Notifications:
             self._records.close()
 
 
-def _update_places(records: Records, settings: Settings) -> list[FormerPlace]:
-    """Places at forges that ``settings`` have no longer, and at which something is left to say. Raises RecordsError."""
+def _update_repositories(records: Records, settings: Settings) -> list[FormerRepository]:
+    """Repositories that ``settings`` have no longer, and at which something is left to say. Raises RecordsError."""
     has_forges = settings.notifications is not None and bool(settings.notifications.forges)
-    if not has_forges and not records.places.list(PLACE) and not records.places.list(FORMER):
+    if not has_forges and not records.forge_repositories.list(PLACE) and not records.forge_repositories.list(FORMER):
         return []
-    from reconciler.notifications.forges.places import update_places  # with modules that others do without
+    from reconciler.notifications.forge_repositories import update_repositories  # with modules that others do without
 
-    return update_places(records, settings)
+    return update_repositories(records, settings)

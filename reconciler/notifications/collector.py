@@ -31,7 +31,7 @@ from reconciler.settings import Settings
 from reconciler.settings.notifications import NotificationSettings
 
 if TYPE_CHECKING:
-    from reconciler.notifications.forges.places import FormerPlace
+    from reconciler.notifications.forge_repositories import FormerRepository
 
 BATCH = 1_000
 """The most notices, and the most events, of one transaction."""
@@ -77,8 +77,8 @@ class Collector:
         records = self._records
         for source in records.deliveries.list_unfinished_sources():
             is_gone = source not in self._sources
-            former = [one for one in self._former if one.place.source == source]
-            forges = {one.place.forge: None if is_gone else one.commits for one in former}
+            former = [one for one in self._former if one.repository.source == source]
+            forges = {one.repository.forge: None if is_gone else one.commits for one in former}
             if is_gone or former:
                 why = f"the source {source} was removed from the settings" if is_gone else former[0].why
                 self._outbox.leave(source, why, now, forges)
@@ -88,9 +88,9 @@ class Collector:
         """The sources of each forge; also those that were removed, of which not all is said yet."""
         sources = list_forge_sources(settings, self._settings)
         for former in self._former:
-            name = former.place.source
-            if name not in self._sources and former.place.forge in sources:
-                sources[former.place.forge] += (name,)
+            name = former.repository.source
+            if name not in self._sources and former.repository.forge in sources:
+                sources[former.repository.forge] += (name,)
         return sources
 
     def collect(self) -> None:
@@ -180,12 +180,14 @@ class Collector:
         return 0.0, False
 
 
-def _list_former(notifications: NotificationSettings, records: Records) -> list[FormerPlace]:
+def _list_former(notifications: NotificationSettings, records: Records) -> list[FormerRepository]:
     if not notifications.forges:
         return []
-    from reconciler.notifications.forges.places import list_former_places  # with modules that others do without
+    from reconciler.notifications.forge_repositories import (
+        list_former_repositories,  # with modules that others do without
+    )
 
-    return list_former_places(records)
+    return list_former_repositories(records)
 
 
 def list_forge_sources(settings: Settings, notifications: NotificationSettings) -> dict[str, tuple[str, ...]]:

@@ -15,15 +15,15 @@ from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
 
 if TYPE_CHECKING:
-    from reconciler.notifications.forges.places import FormerPlace
+    from reconciler.notifications.forge_repositories import FormerRepository
 
 
 def make_channels(
-    settings: Settings, notifications: NotificationSettings, clock: Clock, former: Sequence[FormerPlace] = ()
+    settings: Settings, notifications: NotificationSettings, clock: Clock, former: Sequence[FormerRepository] = ()
 ) -> dict[str, Channel]:
     """The channels by name, forges among them; each connects with its first message.
 
-    ``former`` are places at forges that the settings have no longer, and at which something is left to say.
+    ``former`` are repositories that the settings have no longer, and at which something is left to say.
     """
     channels = {
         name: _make_channel(name, channel, settings, clock.now) for name, channel in notifications.channels.items()
@@ -48,7 +48,7 @@ class _UnusableChannel:
 
 
 def _make_forge(
-    name: str, forge: ForgeSettings, settings: Settings, clock: Clock, former: Sequence[FormerPlace]
+    name: str, forge: ForgeSettings, settings: Settings, clock: Clock, former: Sequence[FormerRepository]
 ) -> Channel:
     from reconciler.notifications.forges.channel import ForgeChannel
     from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet

@@ -40,12 +40,12 @@ class ForgeChannel:
         if message.event is EventType.TEST:
             await self._check_access(message.source)
             return ""
-        found = self._set.find(message)
-        if not message.commit or found is None or message.event not in (EventType.RUN, EventType.REFUSED):
+        target = self._set.find(message)
+        if not message.commit or target is None or message.event not in (EventType.RUN, EventType.REFUSED):
             return reference
         state = State.FAILURE if message.event is EventType.REFUSED else message.state
-        place, forge = found
-        if state is State.NONE or not place.settings.commits:
+        repository, forge = target
+        if state is State.NONE or not repository.settings.commits:
             return reference
         commit = (message.source, message.commit)
         if (message.at, message.sequence) < self._shown.get(commit, (0.0, 0)):
@@ -53,15 +53,16 @@ class ForgeChannel:
         report = CommitReport(
             message.commit,
             state,
-            place.context,
+            repository.context,
             format_status_line(message, forge.limits.title),
             build_summary(message, SUMMARY),
             message.at,
             message.link,
-            place_findings(message.findings, place.path),
-            place.environment,
+            place_findings(message.findings, repository.path),
+            repository.environment,
+            branch=_read_ref(message),
             key=make_deployment_key(message.since),
-            is_shared=place.is_shared,
+            is_shared=repository.is_shared,
         )
         shown = await self._report(forge, report, reference)
         self._shown[commit] = (message.at, message.sequence)
@@ -106,3 +107,9 @@ class ForgeChannel:
             raise SendRefused(f"no source is at the forge {self.name}")
         for name in names:
             await self._set.forges[name].check_access()
+
+
+def _read_ref(message: Message) -> str:
+    """The branch or tag from which a source took the commit of ``message``, "" if it was named or pinned."""
+    ref, mark, _ = message.revision.partition("@sha1:")
+    return ref if mark else ""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.notifications.forges.places import Place, decode_place, encode_place
+from reconciler.notifications.forge_repositories import ForgeRepository, decode_repository, encode_repository
 from reconciler.notifications.forges.values import Forge
 from reconciler.private_files import make_directory
 from reconciler.settings import Settings, SourceSettings
@@ -19,7 +19,7 @@ KEEP_SECONDS = 604_800.0
 """Seconds after a merge in which its outcome may still change in the comment."""
 
 
-PLACE_SUFFIX = ".place"
+REPOSITORY_SUFFIX = ".repository"
 """How the names of files end that say where the pull requests of a source are."""
 
 
@@ -61,33 +61,33 @@ def find_followed(settings: Settings, source: str) -> Path:
     return settings.state / "forges" / f"{source}.json"
 
 
-def find_place(settings: Settings, source: str) -> Path:
+def find_repository(settings: Settings, source: str) -> Path:
     """The file that says where the pull requests of ``source`` are."""
-    return settings.state / "forges" / f"{source}{PLACE_SUFFIX}"
+    return settings.state / "forges" / f"{source}{REPOSITORY_SUFFIX}"
 
 
-def remember_place(settings: Settings, place: Place) -> None:
+def remember_repository(settings: Settings, repository: ForgeRepository) -> None:
     """Remember on disk where the pull requests of a source are."""
-    path = find_place(settings, place.source)
+    path = find_repository(settings, repository.source)
     make_directory(path.parent)
-    _write_file(path, encode_place(place))
+    _write_file(path, encode_repository(repository))
 
 
-def list_left_places(settings: Settings) -> list[Place]:
+def list_left_repositories(settings: Settings) -> list[ForgeRepository]:
     """Where pull requests were followed of sources that ``settings`` have no longer."""
-    places = []
+    repositories = []
     sources = {source.name for source in settings.sources}
-    for path in sorted((settings.state / "forges").glob(f"*{PLACE_SUFFIX}")):
-        if path.name.removesuffix(PLACE_SUFFIX) not in sources:
+    for path in sorted((settings.state / "forges").glob(f"*{REPOSITORY_SUFFIX}")):
+        if path.name.removesuffix(REPOSITORY_SUFFIX) not in sources:
             with suppress(OSError, msgspec.MsgspecError):
-                places.append(decode_place(path.read_bytes()))
-    return places
+                repositories.append(decode_repository(path.read_bytes()))
+    return repositories
 
 
-def forget_place(settings: Settings, source: str) -> None:
+def forget_repository(settings: Settings, source: str) -> None:
     """Forget the pull requests of ``source``."""
     find_followed(settings, source).unlink(missing_ok=True)
-    find_place(settings, source).unlink(missing_ok=True)
+    find_repository(settings, source).unlink(missing_ok=True)
 
 
 def _write_file(path: Path, raw: bytes) -> None:

@@ -42,6 +42,8 @@ _DEPLOYED = {
     State.SUPERSEDED: "inactive",
 }
 _UNFINISHED = frozenset({"queued", "in_progress", "pending"})
+_FORMER = 10
+"""Deployments among which the one is searched that a new one follows."""
 _GONE = 404
 
 Answer = TypeVar("Answer")
@@ -125,7 +127,7 @@ class GitHub:
             if deployment:
                 await self._set_deployment(report, deployment)
         if deployment and report.is_shared and report.state is State.SUCCESS:
-            await self._end_former(await self._list_deployments(report), deployment, frozenset({"success"}))
+            await self._end_former(await self._list_deployments(report), deployment, frozenset({"success"}), _FORMER)
         return str(ids.with_deployment(deployment, report.key))
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
@@ -192,12 +194,12 @@ class GitHub:
         """The id of the deployment of ``report``, which an answer that was lost may have made; "" for none."""
         if report.state is State.PENDING:
             return ""
-        found = await self._list_deployments(report, report.commit)
-        own = next((str(one.id) for one in found if _has_key(one, report.key)), "")
+        deployments = await self._list_deployments(report, report.commit)
+        own = next((str(one.id) for one in deployments if _has_key(one, report.key)), "")
         if not own and report.state is State.SUPERSEDED:
             return ""
         if report.key != FIRST:
-            await self._end_former(found, own, _UNFINISHED)
+            await self._end_former(deployments, own, _UNFINISHED, 1)
         return own or str((await self._create_deployment(report)).id)
 
     async def _list_deployments(self, report: CommitReport, commit: str = "") -> list[_Deployment]:
@@ -209,15 +211,20 @@ class GitHub:
         }
         return await self._get("/deployments", list[_Deployment], **query, **({"sha": commit} if commit else {}))
 
-    async def _end_former(self, found: list[_Deployment], own: str, states: frozenset[str]) -> None:
-        """End the newest deployment of ``found`` before ``own`` ("": of all) if it is in one of ``states``."""
-        former = max((one.id for one in found if not own or one.id < int(own)), default=None)
-        if former is None:
-            return
-        path = f"/deployments/{former}/statuses"
-        last = await self._get(path, list[_DeploymentStatus], per_page=1)
-        if (last[0].state if last else "pending") in states:
-            await self._send("POST", path, _Named, {"state": "inactive"})
+    async def _end_former(self, deployments: list[_Deployment], own: str, states: frozenset[str], most: int) -> None:
+        """End the newest deployment of ``deployments`` before ``own`` ("": of all) that is in one of ``states``.
+
+        Only the ``most`` newest ones are looked at, and none before one that has ended already.
+        """
+        former = sorted((one.id for one in deployments if not own or one.id < int(own)), reverse=True)
+        for number in former[:most]:
+            path = f"/deployments/{number}/statuses"
+            last = await self._get(path, list[_DeploymentStatus], per_page=1)
+            state = last[0].state if last else "pending"
+            if state in states:
+                await self._send("POST", path, _Named, {"state": "inactive"})
+            if state in (*states, "inactive"):
+                return
 
     async def _create_deployment(self, report: CommitReport) -> _Named:
         # Without `auto_merge` and `required_contexts`, GitHub merges branches, and waits for checks.

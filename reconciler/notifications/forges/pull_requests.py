@@ -76,27 +76,27 @@ class PullRequestWork:
 
     def _start_leaving(self, settings: Settings, forges: Mapping[str, ForgeSettings]) -> None:
         """Let comments of sources that were removed say so."""
-        if not any((settings.state / "forges").glob("*.place")):
+        if not any((settings.state / "forges").glob("*.repository")):
             return
-        from reconciler.notifications.forges.followed import forget_place, list_left_places
-        from reconciler.notifications.forges.left_pulls import LeftPulls
-        from reconciler.notifications.forges.places import FormerPlace
+        from reconciler.notifications.forge_repositories import FormerRepository
+        from reconciler.notifications.forges.followed import forget_repository, list_left_repositories
+        from reconciler.notifications.forges.follower import LeftPulls
         from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 
-        for place in list_left_places(settings):
-            if place.forge not in forges:
-                message = f"the settings have no forge {place.forge} any more, so comments on pull requests stay"
-                log().warning("pull_requests", source=place.source, forge=place.forge, message=message)
-                forget_place(settings, place.source)
+        for repository in list_left_repositories(settings):
+            if repository.forge not in forges:
+                message = f"the settings have no forge {repository.forge} any more, so comments on pull requests stay"
+                log().warning("pull_requests", source=repository.source, forge=repository.forge, message=message)
+                forget_repository(settings, repository.source)
                 continue
-            options = ForgeOptions(secrets=make_secret_files(settings), former=(FormerPlace(place, ""),))
-            forge_set = ForgeSet(place.forge, place.settings, (), self._clock, options)
+            options = ForgeOptions(secrets=make_secret_files(settings), former=(FormerRepository(repository, ""),))
+            forge_set = ForgeSet(repository.forge, repository.settings, (), self._clock, options)
             self._sets.append(forge_set)
-            left = LeftPulls(settings, place, forge_set.get_former(place.source), self._clock)
-            self._tasks.append(asyncio.create_task(left.run(), name=f"pull requests of {place.source}"))
+            left = LeftPulls(settings, repository, forge_set.get_former(repository.source), self._clock)
+            self._tasks.append(asyncio.create_task(left.run(), name=f"pull requests of {repository.source}"))
 
     def _start_followers(self, settings: Settings, forge_set: ForgeSet) -> None:
-        from reconciler.notifications.forges.followed import FollowedSource, remember_place
+        from reconciler.notifications.forges.followed import FollowedSource, remember_repository
         from reconciler.notifications.forges.follower import PullFollower
 
         follow = forge_set.settings.pull_requests
@@ -106,7 +106,7 @@ class PullRequestWork:
             if source.name not in forge_set.forges or not source.branch:
                 continue
             forge = forge_set.forges[source.name]
-            remember_place(settings, forge_set.places[source.name])
+            remember_repository(settings, forge_set.repositories[source.name])
             followed = FollowedSource(settings, source, forge, forge_set.settings, follow)
             follower = PullFollower(followed, self._clock, self._plan)
             self._followers.append((source.name, follower))

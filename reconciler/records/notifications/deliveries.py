@@ -122,9 +122,13 @@ class Deliveries:
         return self._all(where, (source,))
 
     def list_unfinished_sources(self) -> list[str]:
-        """The sources of which something was ever pending or running."""
-        sql = "SELECT DISTINCT source FROM deliveries WHERE state IN ('pending', 'running')"
-        return [source for (source,) in self._db.all(sql)]
+        """The sources of which something was ever pending or running, sorted."""
+        # One step in the index for each: DISTINCT reads all of it.
+        sql = "SELECT min(source) FROM deliveries WHERE source > ? AND state IN ('pending', 'running')"
+        sources: list[str] = []
+        while (source := self._db.value(sql, (sources[-1] if sources else "",))) is not None:
+            sources.append(source)
+        return sources
 
     def has_unfinished(self, channel: str, source: str) -> bool:
         """Whether anything of ``source`` is pending or running in ``channel``, or waits for it."""
@@ -294,7 +298,8 @@ class Notices:
         """Record that other sources than ``sources`` are at no commit: the settings have them no longer."""
         rows = self._db.all("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(COMMIT), COMMIT))
         for source in {name.removeprefix(COMMIT) for (name,) in rows}.difference(sources):
-            self._put_commit(source, "", at)
+            if self._find_commit(source)[0]:
+                self._put_commit(source, "", at)
 
     def _find_commit(self, source: str) -> tuple[str | None, float]:
         row = self._db.value("SELECT value FROM meta WHERE name = ?", (f"{COMMIT}{source}",))

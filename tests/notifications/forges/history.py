@@ -11,8 +11,8 @@ import msgspec
 from reconciler.clock import SystemClock
 from reconciler.errors import UsageError
 from reconciler.notifications.channels.channel import SendFailed, SendRefused
+from reconciler.notifications.forge_repositories import update_repositories
 from reconciler.notifications.forges.channel import ForgeChannel
-from reconciler.notifications.forges.places import update_places
 from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 from reconciler.notifications.outbox import decode_message
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
@@ -40,11 +40,11 @@ class History:
     def start(self) -> None:
         """Begin as a daemon does: with the settings as they are."""
         post = self.post
-        former = tuple(update_places(post.mine, post.settings))
+        former = tuple(update_repositories(post.mine, post.settings))
         post.collector = post.new_collector()
         post.collector.open()
         try:
-            options = ForgeOptions(pause=0.0, former=former)
+            options = ForgeOptions(pause=0.0, seconds=60.0, former=former)
             self.channel = ForgeChannel(ForgeSet(FORGE, self.forge, post.settings.sources, SystemClock(), options))
         except UsageError:
             self.channel = None

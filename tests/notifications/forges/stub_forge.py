@@ -183,13 +183,13 @@ class StubForge:
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made
             return 201, made
-        found = self.deployments.get(int(names["deployment_id"]))
-        if found is None:
+        deployment = self.deployments.get(int(names["deployment_id"]))
+        if deployment is None:
             return 404, {"message": "Not Found"}
         state = body.get("state") or body.get("status")
         if state == "success" and body.get("auto_inactive", True) and self.kind == "github":
-            self._end_former_deployments(found)
-        found["states"].append(state)
+            self._end_former_deployments(deployment)
+        deployment["states"].append(state)
         return (201 if method == "POST" else 200), {"id": self.next_id()}
 
     def _end_former_deployments(self, deployment: dict[str, Any]) -> None:

@@ -135,9 +135,17 @@ async def test_sources_that_share_an_environment_end_no_deployment_of_each_other
         assert history.deployments() == [("a", "success"), ("a", "success")]
         await history.apply(NEXT, "edge")
         await history.apply(COMMIT, "edge")
-        await history.close()
         assert history.deployments() == [("a", "success"), ("a", "inactive"), ("b", "inactive"), ("a", "success")]
-        assert [one["task"] for one in stub.deployments.values()] == ["reconciler/shop"] + ["reconciler/edge"] * 3
+        # One that fails ends none, and the next one ends the last that was good.
+        for commit, outcome in ((NEXT, "failed"), (THIRD, "applied")):
+            history.happen(outcome, commit, "shop", failed="x" * (outcome == "failed"))
+            await history.deliver()
+        shop = [one["states"][-1] for one in stub.deployments.values() if one["task"] == "reconciler/shop"]
+        assert shop == ["inactive", "failure", "success"]
+        await history.close()
+        assert [one["task"] for one in stub.deployments.values()] == [
+            "reconciler/shop", *["reconciler/edge"] * 3, *["reconciler/shop"] * 2
+        ]  # fmt: skip
         assert not stub.faults
 
 

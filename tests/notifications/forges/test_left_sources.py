@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.notifications.forges.places import update_places
+from reconciler.notifications.forge_repositories import update_repositories
 from reconciler.notifications.message import State
 from reconciler.records.notifications.deliveries import DeliveryStatus
 from reconciler.settings import SourceSettings
@@ -80,7 +80,7 @@ async def test_its_deployment_ends(kind: str, tmp_path: Path) -> None:
         assert not stub.faults
 
 
-async def test_a_daemon_that_is_killed_between_the_steps_says_it_once(tmp_path: Path) -> None:
+async def test_a_daemon_that_is_killed_between_the_steps_ends_the_commit_once(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         history = History(stub, tmp_path / "state")
         history.happen("running", COMMIT)
@@ -88,7 +88,7 @@ async def test_a_daemon_that_is_killed_between_the_steps_says_it_once(tmp_path: 
         stub.lost = {2}
         changed = msgspec.structs.replace(history.post.settings, sources=(OTHER,))
         # Killed before any message was made of it, then before it was sent, then before its answer was on disk.
-        update_places(history.post.mine, changed)
+        update_repositories(history.post.mine, changed)
         await history.reload(OTHER)
         await history.crash()
         await history.deliver()
@@ -98,7 +98,7 @@ async def test_a_daemon_that_is_killed_between_the_steps_says_it_once(tmp_path: 
         assert [status["state"] for status in stub.statuses[COMMIT]] == ["pending", "warning", "warning"]
 
 
-async def test_a_source_that_is_back_before_it_was_said_goes_on(tmp_path: Path) -> None:
+async def test_a_source_that_is_back_before_its_commit_ended_goes_on(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         history = History(stub, tmp_path / "state")
         history.happen("running", COMMIT)
@@ -164,7 +164,7 @@ async def test_a_token_that_it_had_is_used_as_long_as_it_can_be_read(tmp_path: P
         assert not stub.faults
 
 
-async def test_a_source_that_is_no_longer_at_the_forge_says_so(tmp_path: Path) -> None:
+async def test_a_source_that_is_no_longer_at_the_forge_ends_there(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         history = History(stub, tmp_path / "state", sources=("shop", "other"))
         history.happen("running", COMMIT)
@@ -198,6 +198,23 @@ async def test_a_source_with_another_repository_ends_at_the_former_one(tmp_path:
         assert not stub.faults
 
 
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+async def test_a_branch_with_another_name_leaves_nothing_on_the_former_one(kind: str, tmp_path: Path) -> None:
+    with run_stub(kind) as stub:
+        history = History(stub, tmp_path / "state")
+        history.happen("running", COMMIT)
+        await history.deliver()
+        await history.reload(msgspec.structs.replace(SHOP, branch="trunk"))
+        for outcome in ("running", "applied"):
+            history.happen(outcome, COMMIT, branch="trunk")
+            await history.deliver()
+        await history.close()
+        last = {status.get("ref", ""): status["state"] for status in stub.statuses[COMMIT]}
+        assert last == ({"main": "canceled", "trunk": "success"} if kind == "gitlab" else {"": "success"})
+        assert history.deployments()[-1] == ("a", "success")
+        assert not stub.faults
+
+
 def _rename_forge(settings: NotificationSettings, **changes: str) -> NotificationSettings:
     forge: ForgeSettings = settings.forges[FORGE]
     return NotificationSettings({}, (), forges={"another": msgspec.structs.replace(forge, **changes)})
@@ -220,7 +237,7 @@ async def test_a_forge_that_is_gone_is_logged_once_with_the_commit(gone: str, tm
         settings = msgspec.structs.replace(post.settings, notifications=notifications)
         with capture_logs() as logs:
             for _ in range(2):
-                assert update_places(post.mine, settings) == []
+                assert update_repositories(post.mine, settings) == []
         await history.close()
         [line] = logs
         assert line["message"] == (
@@ -237,7 +254,7 @@ async def test_a_forge_with_another_name_takes_the_statuses_over(tmp_path: Path)
         post = history.post
         settings = msgspec.structs.replace(post.settings, notifications=_rename_forge(post.notifications))
         with capture_logs() as logs:
-            assert update_places(post.mine, settings) == []
+            assert update_repositories(post.mine, settings) == []
         await history.close()
         assert not logs
         assert last_status(stub)[0] == "pending"
@@ -265,7 +282,7 @@ async def test_another_source_with_the_same_status_is_not_overwritten(tmp_path: 
         assert last_status(stub)[0] == "pending"
 
 
-async def test_a_channel_that_was_told_of_the_run_is_told_of_its_end(tmp_path: Path) -> None:
+async def test_a_channel_that_has_the_beginning_of_a_run_has_its_end(tmp_path: Path) -> None:
     hook = ChannelSettings(webhook=WebhookChannelSettings(tmp_path / "secret", "http://127.0.0.1:9/"))
     rule = NotificationRuleSettings("all", ("ops",), states=("running", "success"))
     with run_stub("gitea") as stub:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from reconciler.records.database import Database
 
 PLACE = "notification_place/"
-"""How the names of the rows begin that have a place as the settings had it last."""
+"""How the names of the rows begin that have a repository as the settings had it last."""
 FORMER = "notification_former/"
-"""The same for a place that the settings have no longer, where something may be left to say."""
+"""The same for one that the settings have no longer, where something may be left to say."""
 
 
-class Places:
-    """Rows by forge and source; their content is encoded by reconciler/notifications/forges/places.py."""
+class ForgeRepositories:
+    """Rows by forge and source; their content is encoded by reconciler/notifications/forge_repositories.py."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
