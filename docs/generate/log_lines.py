@@ -34,7 +34,8 @@ LINES = {
     "location": "A location cannot be observed (a warning), or can again. Facts: location, reachable, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
     "notification": "Messages to a channel arrive again, or (with a reason) one did not: it is tried again, or was "
-    "refused. Facts: channel, sent, reason, message.",
+    "refused. Or (a warning) a forge takes no deployments, or was removed while commits waited there. Facts: channel, "
+    "sent, reason, message.",
     "heartbeat": "Signs of life arrive, or do not. Facts: sent, message.",
     "notifications": "A warning: the outbox of notifications cannot be read or written; it is tried again. Facts: "
     "reason, message.",

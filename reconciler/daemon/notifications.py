@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.notifications.sender import Sender, forget_channels
 from reconciler.pipeline.runner import Runner
+from reconciler.records.notifications.repositories import FORMER, PLACE
 from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.notifications.forge_repositories import FormerRepository
 
 
 class Notifications:
@@ -30,6 +37,7 @@ class Notifications:
         settings, records = self._runner.settings, self._runner.records
         notifications = settings.notifications
         forget_channels(records, notifications)
+        former = _update_repositories(records, settings)
         if notifications is None:
             records.notices.forget()
             return
@@ -40,7 +48,7 @@ class Notifications:
 
         clock = self._clock
         self._records = Records.open(records.path, clock_now=clock.now, expiry=clock.expiry)
-        channels = make_channels(settings, notifications, clock)
+        channels = make_channels(settings, notifications, clock, former)
         self._sender = Sender(settings, self._records, clock, channels, make_linker(settings))
         self._sender.open()
 
@@ -50,3 +58,13 @@ class Notifications:
             await self._sender.close()
         if self._records is not None:
             self._records.close()
+
+
+def _update_repositories(records: Records, settings: Settings) -> list[FormerRepository]:
+    """Repositories that ``settings`` have no longer, and at which something is left to say. Raises RecordsError."""
+    has_forges = settings.notifications is not None and bool(settings.notifications.forges)
+    if not has_forges and not records.forge_repositories.list(PLACE) and not records.forge_repositories.list(FORMER):
+        return []
+    from reconciler.notifications.forge_repositories import update_repositories  # with modules that others do without
+
+    return update_repositories(records, settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from reconciler.clock import Clock
@@ -28,6 +30,9 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.settings.notifications import NotificationSettings
 
+if TYPE_CHECKING:
+    from reconciler.notifications.forge_repositories import FormerRepository
+
 BATCH = 1_000
 """The most notices, and the most events, of one transaction."""
 
@@ -44,7 +49,8 @@ class Collector:
         self._records = records
         self._clock = clock
         self._settings = settings.notifications
-        self._rules = Rules(settings.notifications, list_forge_sources(settings, settings.notifications))
+        self._former = _list_former(settings.notifications, records)
+        self._rules = Rules(settings.notifications, self._list_forge_sources(settings))
         self._outbox = Outbox(records, self._rules)
         self._troubles = TroubleLog(records, self._rules, self._outbox)
 
@@ -61,6 +67,31 @@ class Collector:
             self._records.mutes.sweep()
             self._troubles.check_records(self._sources, self._clock.now())
             self._troubles.check_rules(self._clock.now())
+        # What is known of sources that are not followed any more comes before their end.
+        self.collect()
+        with self._records.transaction():
+            self._leave_sources(self._clock.now())
+
+    def _leave_sources(self, now: float) -> None:
+        """End what is pending or running of sources that the settings have no longer, or not at the same forge."""
+        records = self._records
+        for source in records.deliveries.list_unfinished_sources():
+            is_gone = source not in self._sources
+            former = [one for one in self._former if one.repository.source == source]
+            forges = {one.repository.forge: None if is_gone else one.commits for one in former}
+            if is_gone or former:
+                why = f"the source {source} was removed from the settings" if is_gone else former[0].why
+                self._outbox.leave(source, why, now, forges)
+        records.notices.leave_commits(self._sources, now)
+
+    def _list_forge_sources(self, settings: Settings) -> dict[str, tuple[str, ...]]:
+        """The sources of each forge; also those that were removed, of which not all is said yet."""
+        sources = list_forge_sources(settings, self._settings)
+        for former in self._former:
+            name = former.repository.source
+            if name not in self._sources and former.repository.forge in sources:
+                sources[former.repository.forge] += (name,)
+        return sources
 
     def collect(self) -> None:
         """Make deliveries of all that is new."""
@@ -107,6 +138,8 @@ class Collector:
         subject = Subject(message.event, state, recovers, (run.source,), run.gvcs, tags=tags, severity=message.severity)
         subject = msgspec.structs.replace(subject, is_whole=is_of_gvcs(run))
         if run.commit:
+            since = self._records.notices.come_to_commit(run.source, run.commit, notice.at)
+            message = msgspec.structs.replace(message, since=since)
             self._outbox.supersede(run.source, run.commit, notice.at)
         # A failure after a success of the same commit is news, though it is the same failure as before that.
         fingerprint = f"{fingerprint_run(run)}/{trouble:.3f}"
@@ -145,6 +178,16 @@ class Collector:
         if state is State.SUCCESS:
             return 0.0, bool(troubles.close(kind, target))
         return 0.0, False
+
+
+def _list_former(notifications: NotificationSettings, records: Records) -> list[FormerRepository]:
+    if not notifications.forges:
+        return []
+    from reconciler.notifications.forge_repositories import (
+        list_former_repositories,  # with modules that others do without
+    )
+
+    return list_former_repositories(records)
 
 
 def list_forge_sources(settings: Settings, notifications: NotificationSettings) -> dict[str, tuple[str, ...]]:

@@ -80,7 +80,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``at`` is in seconds since the epoch.
 
     ``source`` is the name of the source, ``revision`` its revision as ``main@sha1:…``, ``commit`` the full id in that:
-    all are empty for what belongs to no source. A recovery has the severity of what it ends, and the state ``success``.
+    all are empty for what belongs to no source. ``since`` is when the source came to the commit, 0 for its first one: a
+    rollback comes to a commit again. A recovery has the severity of what it ends, and the state ``success``.
     With ``may_repeat``, an earlier try was cut off, and its receiver may have the message already.
     """
 
@@ -94,6 +95,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     revision: str = ""
     commit: str = ""
+    since: float = 0.0
     lines: tuple[str, ...] = ()
     resources: tuple[MessageResource, ...] = ()
     findings: tuple[Finding, ...] = ()

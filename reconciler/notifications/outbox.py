@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.notifications.message import EventType, Message, State
-from reconciler.notifications.outcomes import make_digest_message, make_superseded_message
+from reconciler.notifications.outcomes import make_digest_message, make_left_message, make_superseded_message
 from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, is_wanted, next_digest
 from reconciler.records.notifications.deliveries import Delivery, DeliveryStatus
 from reconciler.records.notifications.troubles import Mute
@@ -52,14 +53,19 @@ class Outbox:
         """Let ``channel`` have ``news`` by ``rule``, unless it has it already.
 
         It takes the place of a former message about the same thing that still waits. After one that was sent, it waits
-        until the interval of the rule is over if it is another end of the same thing.
+        until the interval of the rule is over if it is another end of the same thing. A forge has a commit anew when
+        its source comes to it again.
         """
         deliveries = self._records.deliveries
         last = deliveries.last(channel, news.message.id)
-        if last is not None and not _is_news(last, news):
+        is_again = last is not None and self._is_again(last, news)
+        if last is not None and not is_again and not _is_news(last, news):
             return
         fresh = self._make_delivery(channel, rule, news)
-        if last is not None and last.status in (DeliveryStatus.WAITING, DeliveryStatus.COLLECTED):
+        if last is not None and is_again and last.status is DeliveryStatus.WAITING:
+            # In its place, the new one would come before what was said of other commits meanwhile.
+            deliveries.end(last.id, DeliveryStatus.EXPIRED, news.at, "the source came to the commit again since")
+        elif last is not None and last.status in (DeliveryStatus.WAITING, DeliveryStatus.COLLECTED):
             deliveries.replace_waiting(msgspec.structs.replace(fresh, id=last.id))
             return
         if last is not None and last.ended is not None and State(last.state).is_final:
@@ -74,6 +80,12 @@ class Outbox:
         elif news.message.event is not EventType.TEST:
             fresh = msgspec.structs.replace(fresh, due=end_quiet_hours(rule, fresh.due))
         deliveries.add(fresh)
+
+    def _is_again(self, last: Delivery, news: News) -> bool:
+        """Whether ``news`` is of a commit to which its source came again after ``last``, as by a rollback."""
+        if last.channel not in self._rules.forges or news.message.state is State.SUPERSEDED:
+            return False
+        return decode_message(last).since != news.message.since
 
     def _list_mutes(self, channel: str, rule: NotificationRuleSettings) -> list[Mute]:
         """The mutes that count for ``channel``: at a forge only its own, else a commit would be running for ever."""
@@ -116,14 +128,28 @@ class Outbox:
         """End what is pending or running of other commits of ``source``, since ``commit`` takes their place."""
         for last in self._records.deliveries.list_unfinished(source):
             former = decode_message(last)
-            rule = self._rules.by_name.get(last.rule)
-            if former.commit in ("", commit) or rule is None or last.channel not in self._rules.by_channel:
-                continue
-            message = make_superseded_message(former, commit, now)
-            # Who was told that it began is told that it ended.
-            if is_wanted(rule, State.SUPERSEDED, recovers=False) or is_wanted(rule, former.state, recovers=False):
-                subject = Subject(former.event, message.state, sources=(source,))
-                self.put(last.channel, rule, News(message, subject, "", now))
+            if former.commit not in ("", commit):
+                self._end(last, former, make_superseded_message(former, commit, now))
+
+    def leave(self, source: str, why: str, now: float, forges: Mapping[str, Collection[str] | None]) -> None:
+        """End what is pending or running of ``source``, which is not followed any more: ``why`` is a sentence.
+
+        At forges, only the commits of ``forges`` end (None: all); at others nobody can say so.
+        """
+        for last in self._records.deliveries.list_unfinished(source):
+            former = decode_message(last)
+            commits = forges.get(last.channel, ()) if last.channel in self._rules.forges else None
+            if former.commit and (commits is None or former.commit in commits):
+                self._end(last, former, make_left_message(former, why, now))
+
+    def _end(self, last: Delivery, former: Message, message: Message) -> None:
+        rule = self._rules.by_name.get(last.rule)
+        if rule is None or last.channel not in self._rules.by_channel:
+            return
+        # Who was told that it began is told that it ended.
+        if is_wanted(rule, State.SUPERSEDED, recovers=False) or is_wanted(rule, former.state, recovers=False):
+            subject = Subject(former.event, message.state, sources=(message.source,))
+            self.put(last.channel, rule, News(message, subject, "", message.at))
 
 
 def _is_news(last: Delivery, news: News) -> bool:

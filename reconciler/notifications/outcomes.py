@@ -154,11 +154,20 @@ def make_approval_message(notice: RunNotice, at: float) -> Message:
 
 def make_superseded_message(former: Message, commit: str, at: float) -> Message:
     """The end of ``former``, whose commit was not applied before ``commit`` came."""
+    return _end_message(former, f"is superseded by {shorten_id(commit)}", at)
+
+
+def make_left_message(former: Message, why: str, at: float) -> Message:
+    """The end of ``former``, whose source is not followed any more; ``why`` is a sentence."""
+    return _end_message(former, f"is superseded: {why}", at)
+
+
+def _end_message(former: Message, words: str, at: float) -> Message:
     return msgspec.structs.replace(
         former,
         state=State.SUPERSEDED,
         severity=Severity.INFO,
-        title=f"{former.source}: {shorten_id(former.commit)} is superseded by {shorten_id(commit)}",
+        title=f"{former.source}: {shorten_id(former.commit)} {words}",
         at=at,
         resources=(),
         findings=(),

@@ -16,6 +16,7 @@ from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
 from reconciler.records.migrations import schema_versions
 from reconciler.records.notifications.deliveries import Deliveries, Notices
+from reconciler.records.notifications.repositories import ForgeRepositories
 from reconciler.records.notifications.troubles import Mutes, Troubles
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import Expiry, prefix_range
@@ -82,6 +83,7 @@ class Records:
         self.changes = Changes(database)
         self.notices = Notices(database, now)
         self.deliveries = Deliveries(database)
+        self.forge_repositories = ForgeRepositories(database)
         self.troubles = Troubles(database)
         self.backups = Backups(database)
         self.mutes = Mutes(database, now, expiry)

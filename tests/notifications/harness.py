@@ -112,9 +112,9 @@ class Post:
         return Sender(self.settings, self.mine, self.clock, by_name, in_threads=False)
 
     def run(self, outcome: str, commit: str = COMMIT, **fields: Any) -> None:
-        """A run of the source ``main`` stands at ``outcome``."""
-        source = fields.pop("source", "main")
-        record_notice(self.records, RunNotice(source, f"main@sha1:{commit}", outcome, **fields))
+        """A run of a source, ``main`` if nothing else is said, stands at ``outcome``."""
+        source, branch = fields.pop("source", "main"), fields.pop("branch", "main")
+        record_notice(self.records, RunNotice(source, f"{branch}@sha1:{commit}", outcome, **fields))
 
     def happen(self, key: str, reason: Reason, message: str = "", location: str = "local") -> None:
         """An event."""

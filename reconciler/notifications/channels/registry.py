@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
@@ -13,13 +14,22 @@ from reconciler.settings import Settings
 from reconciler.settings.forges import ForgeSettings
 from reconciler.settings.notifications import ChannelSettings, NotificationSettings
 
+if TYPE_CHECKING:
+    from reconciler.notifications.forge_repositories import FormerRepository
 
-def make_channels(settings: Settings, notifications: NotificationSettings, clock: Clock) -> dict[str, Channel]:
-    """The channels by name, forges among them; each connects with its first message."""
+
+def make_channels(
+    settings: Settings, notifications: NotificationSettings, clock: Clock, former: Sequence[FormerRepository] = ()
+) -> dict[str, Channel]:
+    """The channels by name, forges among them; each connects with its first message.
+
+    ``former`` are repositories that the settings have no longer, and at which something is left to say.
+    """
     channels = {
         name: _make_channel(name, channel, settings, clock.now) for name, channel in notifications.channels.items()
     }
-    return channels | {name: _make_forge(name, forge, settings, clock) for name, forge in notifications.forges.items()}
+    forges = notifications.forges.items()
+    return channels | {name: _make_forge(name, forge, settings, clock, former) for name, forge in forges}
 
 
 class _UnusableChannel:
@@ -37,12 +47,14 @@ class _UnusableChannel:
         """Do nothing."""
 
 
-def _make_forge(name: str, forge: ForgeSettings, settings: Settings, clock: Clock) -> Channel:
+def _make_forge(
+    name: str, forge: ForgeSettings, settings: Settings, clock: Clock, former: Sequence[FormerRepository]
+) -> Channel:
     from reconciler.notifications.forges.channel import ForgeChannel
     from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
 
     try:
-        options = ForgeOptions(secrets=make_secret_files(settings))
+        options = ForgeOptions(secrets=make_secret_files(settings), former=former)
         return ForgeChannel(ForgeSet(name, forge, settings.sources, clock, options))
     except UsageError as error:
         return _UnusableChannel(name, str(error))

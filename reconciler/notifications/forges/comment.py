@@ -37,6 +37,16 @@ def build_outcome_comment(name: str, source: str, summary: str, message: Message
     return f"{marker}\n\n{cut_markdown(text, limits.comment - len(marker) - 2, message.link, html=limits.html)}"
 
 
+def build_left_comment(name: str, source: str, limits: ForgeLimits) -> str:
+    """The comment when nobody follows ``source`` any more."""
+    marker = make_marker(name, html=limits.html)
+    shown = code_span(source)
+    return (
+        f"{marker}\n\n### Source {shown}: no plan\n\n"
+        f"The source {shown} was removed from the settings: this pull request is not followed any more.\n"
+    )
+
+
 def build_head_report(
     context: str, pull: PullRequest, plan: PullPlan, limits: ForgeLimits, at: float, *, is_new: bool
 ) -> CommitReport:

@@ -46,6 +46,15 @@ def read_facts(settings: Settings, source: SourceSettings, merged: list[str]) ->
         records.close()
 
 
+def read_key(settings: Settings) -> bytes:
+    """The key for digests that nobody can forge. Raises RecordsError."""
+    records = Records.open(settings.state / FILE, read_only=True)
+    try:
+        return records.secret_key
+    finally:
+        records.close()
+
+
 def _find_outcomes(
     records: Records, settings: Settings, source: SourceSettings, row: SourceRow | None, merged: list[str]
 ) -> dict[str, Message]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.notifications.forge_repositories import ForgeRepository, decode_repository, encode_repository
 from reconciler.notifications.forges.values import Forge
 from reconciler.private_files import make_directory
 from reconciler.settings import Settings, SourceSettings
@@ -16,6 +17,10 @@ from reconciler.settings.forges import ForgeSettings, PullRequestSettings
 
 KEEP_SECONDS = 604_800.0
 """Seconds after a merge in which its outcome may still change in the comment."""
+
+
+REPOSITORY_SUFFIX = ".repository"
+"""How the names of files end that say where the pull requests of a source are."""
 
 
 class FollowedSource(NamedTuple):
@@ -56,6 +61,43 @@ def find_followed(settings: Settings, source: str) -> Path:
     return settings.state / "forges" / f"{source}.json"
 
 
+def find_repository(settings: Settings, source: str) -> Path:
+    """The file that says where the pull requests of ``source`` are."""
+    return settings.state / "forges" / f"{source}{REPOSITORY_SUFFIX}"
+
+
+def remember_repository(settings: Settings, repository: ForgeRepository) -> None:
+    """Remember on disk where the pull requests of a source are."""
+    path = find_repository(settings, repository.source)
+    make_directory(path.parent)
+    _write_file(path, encode_repository(repository))
+
+
+def list_left_repositories(settings: Settings) -> list[ForgeRepository]:
+    """Where pull requests were followed of sources that ``settings`` have no longer."""
+    repositories = []
+    sources = {source.name for source in settings.sources}
+    for path in sorted((settings.state / "forges").glob(f"*{REPOSITORY_SUFFIX}")):
+        if path.name.removesuffix(REPOSITORY_SUFFIX) not in sources:
+            with suppress(OSError, msgspec.MsgspecError):
+                repositories.append(decode_repository(path.read_bytes()))
+    return repositories
+
+
+def forget_repository(settings: Settings, source: str) -> None:
+    """Forget the pull requests of ``source``."""
+    find_followed(settings, source).unlink(missing_ok=True)
+    find_repository(settings, source).unlink(missing_ok=True)
+
+
+def _write_file(path: Path, raw: bytes) -> None:
+    unfinished = path.with_suffix(".new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(raw)
+    unfinished.rename(path)
+
+
 class FollowedPulls:
     """The pull requests that are followed, by number. A lost file costs requests, and no message comes twice."""
 
@@ -86,9 +128,5 @@ class FollowedPulls:
         if raw == self._saved:
             return
         make_directory(self._path.parent)
-        unfinished = self._path.with_suffix(".new")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(raw)
-        unfinished.rename(self._path)
+        _write_file(self._path, raw)
         self._saved = raw

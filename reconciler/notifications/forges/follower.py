@@ -1,4 +1,4 @@
-"""Follows the pull requests of one source: shows the plan of each new head, and after the merge its outcome."""
+"""Follows the pull requests of a source: shows the plan of each new head, the outcome after the merge, and an end."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.notifications.channels.channel import SendError, SendFailed
+from reconciler.notifications.forge_repositories import ForgeRepository
 from reconciler.notifications.forges.client import AnswerTooLarge, ForgeRefusal
 from reconciler.notifications.forges.comment import (
     build_head_report,
+    build_left_comment,
     build_outcome_comment,
     build_plan_comment,
     make_secret_name,
 )
-from reconciler.notifications.forges.facts import SourceFacts, read_facts
+from reconciler.notifications.forges.facts import SourceFacts, read_facts, read_key
 from reconciler.notifications.forges.followed import (
     KEEP_SECONDS,
     FollowedPull,
     FollowedPulls,
     FollowedSource,
     find_followed,
+    forget_repository,
 )
 from reconciler.notifications.forges.job import PullJob, PullPlan
-from reconciler.notifications.forges.values import PullRequest, place_findings
+from reconciler.notifications.forges.values import Forge, PullRequest, place_findings
 from reconciler.notifications.message import State
+from reconciler.settings import Settings
 
 MOST_PULLS = 100
 """The most open pull requests that are followed, the last changed ones."""
@@ -38,7 +42,8 @@ MOST_PLANS = 20
 """The most plans of one round, so that one source with many pull requests delays no outcome for long."""
 MOST_TRIES = 5
 UNAUTHORIZED = 401
-LONGEST_PAUSE = 3600.0
+FIRST_LEFT_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+_GONE = (404, 410)
 
 Plan = Callable[[PullJob], Awaitable[PullPlan]]
 
@@ -186,6 +191,19 @@ class PullFollower:
         self._pulls.put(followed)
         return followed
 
+    async def _try_comment(self, followed: FollowedPull, name: str, body: str) -> None:
+        """Write the comment after the merge; a pull request that is deleted or locked stops no other."""
+        try:
+            await self._write_comment(followed, name, body)
+        except SendError as refusal:
+            if not _is_about_one(refusal):
+                raise
+            log().warning("pull_requests", source=self._of.source.name, number=followed.number, message=str(refusal))
+            if followed.tries + 1 < MOST_TRIES:
+                self._pulls.put(msgspec.structs.replace(followed, tries=followed.tries + 1))
+            else:
+                self._pulls.remove(followed.number)
+
     async def _find_closed(self, numbers: set[int]) -> None:
         """Note which followed pull requests were merged, and forget those that were closed otherwise."""
         for followed in list(self._pulls.pulls.values()):
@@ -196,9 +214,10 @@ class PullFollower:
             except AnswerTooLarge:
                 continue
             except ForgeRefusal as refusal:
-                if refusal.status not in (404, 410):
+                if refusal.status == UNAUTHORIZED:
                     raise
-                self._pulls.remove(followed.number)
+                if refusal.status in _GONE:
+                    self._pulls.remove(followed.number)
                 continue
             if pull.merge_commit:
                 merged_at = self._clock.now()
@@ -215,10 +234,53 @@ class PullFollower:
             if message is not None:
                 name = make_secret_name(facts.key, source, followed.number)
                 body = build_outcome_comment(name, source, followed.summary, message, self._of.forge.limits)
-                await self._write_comment(followed, name, body)
+                await self._try_comment(followed, name, body)
             is_done = message is not None and message.state is State.SUCCESS
             if is_done or self._clock.now() - followed.merged_at > KEEP_SECONDS:
                 self._pulls.remove(followed.number)
+
+
+class LeftPulls:
+    """What was followed at ``repository``, whose source was removed from ``settings``."""
+
+    def __init__(self, settings: Settings, repository: ForgeRepository, forge: Forge, clock: Clock) -> None:
+        self._settings = settings
+        self._source = repository.source
+        self._forge = forge
+        self._clock = clock
+        self._pulls = FollowedPulls(find_followed(settings, repository.source))
+
+    async def run(self) -> None:
+        """Try until each comment says it, and forget the pull requests then."""
+        pause = FIRST_LEFT_PAUSE
+        while True:
+            try:
+                await self.update_comments()
+                return
+            except (SendError, RecordsError, OSError) as error:
+                if pause == FIRST_LEFT_PAUSE:
+                    log().warning("pull_requests", source=self._source, message=str(error))
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def update_comments(self) -> None:
+        """Write what is not written yet. Raises SendFailed and RecordsError."""
+        key = await asyncio.to_thread(read_key, self._settings)
+        for followed in list(self._pulls.pulls.values()):
+            if followed.comment:
+                # If the source comes back before all is written, its plan is shown anew.
+                self._pulls.put(msgspec.structs.replace(followed, head="", digest=""))
+                await self._write_comment(followed, make_secret_name(key, self._source, followed.number))
+            self._pulls.remove(followed.number)
+        forget_repository(self._settings, self._source)
+
+    async def _write_comment(self, followed: FollowedPull, name: str) -> None:
+        body = build_left_comment(name, self._source, self._forge.limits)
+        try:
+            await self._forge.write_comment(followed.number, body, followed.comment)
+        except ForgeRefusal as refusal:
+            # It was deleted, or is locked; others are not.
+            log().warning("pull_requests", source=self._source, number=followed.number, message=str(refusal))
 
 
 def _is_about_one(error: SendError) -> bool:

@@ -13,7 +13,7 @@ from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import GitHubApp, Login
 from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.references import Reference
-from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
+from reconciler.notifications.forges.values import FIRST, Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
 from reconciler.printable import escape_text
 from reconciler.times import format_iso_time
@@ -41,12 +41,25 @@ _DEPLOYED = {
     State.FAILURE: "failure",
     State.SUPERSEDED: "inactive",
 }
+_UNFINISHED = frozenset({"queued", "in_progress", "pending"})
+_FORMER = 10
+"""Deployments among which the one is searched that a new one follows."""
+_GONE = 404
 
 Answer = TypeVar("Answer")
 
 
 class _Named(msgspec.Struct):
     id: int
+
+
+class _Deployment(msgspec.Struct):
+    id: int
+    payload: Any = None
+
+
+class _DeploymentStatus(msgspec.Struct):
+    state: str
 
 
 class _CheckRuns(msgspec.Struct):
@@ -103,9 +116,19 @@ class GitHub:
             ids = ids.with_id("check", await self._write_check_run(report, ids.get("check")))
         else:
             await self._send("POST", f"/statuses/{report.commit}", _Named, _build_status(report))
-        if report.environment:
-            ids = ids.with_id("deployment", await self._deploy(report, ids.get("deployment")))
         return str(ids)
+
+    async def report_deployment(self, report: CommitReport, reference: str) -> str:
+        """See DeployingForge."""
+        ids = Reference.parse(reference)
+        deployment = ids.get_deployment(report.key)
+        if not deployment or not await self._set_deployment(report, deployment):
+            deployment = await self._find_deployment(report)
+            if deployment:
+                await self._set_deployment(report, deployment)
+        if deployment and report.is_shared and report.state is State.SUCCESS:
+            await self._end_former(await self._list_deployments(report), deployment, frozenset({"success"}), _FORMER)
+        return str(ids.with_deployment(deployment, report.key))
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
@@ -150,33 +173,69 @@ class GitHub:
         made = await self._send("POST", "/check-runs", _Named, {**fields, "head_sha": report.commit})
         return str(made.id)
 
-    async def _deploy(self, report: CommitReport, deployment: str) -> str:
-        """Set the state of the deployment of ``report``, which is made when the commit runs; returns its id."""
-        if not deployment:
-            if report.state in (State.PENDING, State.SUPERSEDED):
-                return ""
-            query: dict[str, str | int] = {
-                "sha": report.commit,
-                "environment": report.environment,
-                "task": report.context,
-                "per_page": 1,
-            }
-            found = await self._get("/deployments", list[_Named], **query)
-            deployment = str(found[0].id) if found else str((await self._create_deployment(report)).id)
-        fields = {"state": _DEPLOYED[report.state], "description": report.title[:_DESCRIPTION], "auto_inactive": True}
+    async def _set_deployment(self, report: CommitReport, deployment: str) -> bool:
+        """Set the state of ``deployment``; False if somebody deleted it."""
+        fields = {
+            "state": _DEPLOYED[report.state],
+            "description": report.title[:_DESCRIPTION],
+            # Else GitHub ends the deployments of other sources, too.
+            "auto_inactive": not report.is_shared,
+        }
         fields |= {"log_url": report.link} if report.link else {}
-        await self._send("POST", f"/deployments/{deployment}/statuses", _Named, fields)
-        return deployment
+        try:
+            await self._send("POST", f"/deployments/{deployment}/statuses", _Named, fields)
+        except ForgeRefusal as refusal:
+            if refusal.status != _GONE:
+                raise
+            return False
+        return True
+
+    async def _find_deployment(self, report: CommitReport) -> str:
+        """The id of the deployment of ``report``, which an answer that was lost may have made; "" for none."""
+        if report.state is State.PENDING:
+            return ""
+        deployments = await self._list_deployments(report, report.commit)
+        own = next((str(one.id) for one in deployments if _has_key(one, report.key)), "")
+        if not own and report.state is State.SUPERSEDED:
+            return ""
+        if report.key != FIRST:
+            await self._end_former(deployments, own, _UNFINISHED, 1)
+        return own or str((await self._create_deployment(report)).id)
+
+    async def _list_deployments(self, report: CommitReport, commit: str = "") -> list[_Deployment]:
+        """The last deployments of the source of ``report``, newest first; with ``commit``, only those of it."""
+        query: dict[str, str | int] = {
+            "environment": report.environment,
+            "task": report.context,
+            "per_page": _PAGE,
+        }
+        return await self._get("/deployments", list[_Deployment], **query, **({"sha": commit} if commit else {}))
+
+    async def _end_former(self, deployments: list[_Deployment], own: str, states: frozenset[str], most: int) -> None:
+        """End the newest deployment of ``deployments`` before ``own`` ("": of all) that is in one of ``states``.
+
+        Only the ``most`` newest ones are looked at, and none before one that has ended already.
+        """
+        former = sorted((one.id for one in deployments if not own or one.id < int(own)), reverse=True)
+        for number in former[:most]:
+            path = f"/deployments/{number}/statuses"
+            last = await self._get(path, list[_DeploymentStatus], per_page=1)
+            state = last[0].state if last else "pending"
+            if state in states:
+                await self._send("POST", path, _Named, {"state": "inactive"})
+            if state in (*states, "inactive"):
+                return
 
     async def _create_deployment(self, report: CommitReport) -> _Named:
         # Without `auto_merge` and `required_contexts`, GitHub merges branches, and waits for checks.
-        fields = {
+        fields: dict[str, Any] = {
             "ref": report.commit,
             "task": report.context,
             "environment": report.environment,
             "auto_merge": False,
             "required_contexts": [],
         }
+        fields |= {"payload": {"reconciler": report.key}} if report.key != FIRST else {}
         return await self._send("POST", "/deployments", _Named, fields)
 
     async def _get(self, path: str, kind: type[Answer], **query: str | int) -> Answer:
@@ -202,6 +261,11 @@ class GitHub:
             if refusal.status == 401:
                 raise SendFailed(str(refusal)) from None
             raise
+
+
+def _has_key(deployment: _Deployment, key: str) -> bool:
+    """Whether ``deployment`` was made with ``key``. Its payload may be an object, or a text that has one."""
+    return key == FIRST or key in msgspec.json.encode(deployment.payload).decode()
 
 
 def _build_status(report: CommitReport) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal
 from reconciler.notifications.forges.login import Login
 from reconciler.notifications.forges.paging import collect_pages
 from reconciler.notifications.forges.references import Reference
-from reconciler.notifications.forges.values import Comment, CommitReport, ForgeLimits, PullRequest
+from reconciler.notifications.forges.values import FIRST, Comment, CommitReport, ForgeLimits, PullRequest
 from reconciler.notifications.message import State
 
 _PAGE = 100
@@ -31,6 +31,8 @@ _STATES = {
 }
 _AGAIN = "Cannot transition status"
 """How GitLab refuses a status that the commit has already, or is beyond."""
+_UNFINISHED = frozenset({"created", "running", "blocked"})
+_GONE = 404
 _BUSY = 409
 """What GitLab answers while it carries out another request about the same status."""
 
@@ -42,6 +44,7 @@ class _Named(msgspec.Struct):
 class _Deployment(msgspec.Struct):
     id: int
     sha: str = ""
+    status: str = ""
 
 
 class _Note(msgspec.Struct):
@@ -78,8 +81,7 @@ class GitLab:
         await self._client.get(self._path, _Named, self._login)
 
     async def report_commit(self, report: CommitReport, reference: str) -> str:
-        """See Forge."""
-        ids = Reference.parse(reference)
+        """See Forge. A status with the same name takes the place of the former one."""
         fields: dict[str, Any] = {
             "state": _STATES[report.state],
             "name": report.context,
@@ -89,9 +91,15 @@ class GitLab:
         fields |= {"target_url": report.link} if 0 < len(report.link) <= _LINK else {}
         with _pass_over_repetition():
             await self._client.send("POST", f"{self._path}/statuses/{report.commit}", _Named, self._login, fields)
-        if report.environment:
-            ids = ids.with_id("deployment", await self._deploy(report, ids.get("deployment")))
-        return str(ids)
+        return reference
+
+    async def report_deployment(self, report: CommitReport, reference: str) -> str:
+        """See DeployingForge."""
+        ids = Reference.parse(reference)
+        deployment = ids.get_deployment(report.key)
+        if not deployment or not await self._set_deployment(deployment, _STATES[report.state]):
+            deployment = await self._find_deployment(report, ids.get("deployment"))
+        return str(ids.with_deployment(deployment, report.key))
 
     async def list_pull_requests(self, base: str) -> list[PullRequest]:
         """See Forge."""
@@ -132,39 +140,53 @@ class GitLab:
             return comment
         return str((await self._client.send("POST", path, _Named, self._login, {"body": body})).id)
 
-    async def _set_deployment(self, deployment: str, status: str) -> None:
+    async def _set_deployment(self, deployment: str, status: str) -> bool:
+        """Set the status of ``deployment``; False if somebody deleted it."""
         path = f"{self._path}/deployments/{deployment}"
-        with _pass_over_repetition():
-            await self._client.send("PUT", path, _Named, self._login, {"status": status})
+        try:
+            with _pass_over_repetition():
+                await self._client.send("PUT", path, _Named, self._login, {"status": status})
+        except ForgeRefusal as refusal:
+            if refusal.status != _GONE:
+                raise
+            return False
+        return True
 
-    async def _deploy(self, report: CommitReport, deployment: str) -> str:
-        """Set the state of the deployment of ``report``, which is made when the commit runs; returns its id."""
-        path = f"{self._path}/deployments"
-        status = _STATES[report.state]
-        if deployment:
-            await self._set_deployment(deployment, status)
-            return deployment
-        if report.state in (State.PENDING, State.SUPERSEDED):
+    async def _find_deployment(self, report: CommitReport, former: str) -> str:
+        """The id of the deployment of ``report`` in its state, "" for none; ``former`` is one of the commit before.
+
+        An answer that was lost may have made it. GitLab keeps no key with it: that of a rollback is the last one of the
+        environment.
+        """
+        if report.state is State.PENDING:
             return ""
-        # An answer may have been lost.
-        query: dict[str, str | int] = {
-            "environment": report.environment,
-            "order_by": "id",
-            "sort": "desc",
-            "per_page": _LAST,
-        }
-        last = await self._client.get(path, list[_Deployment], self._login, **query)
-        own = [one for one in last if one.sha == report.commit]
+        last = await self._list_deployments(report.environment)
+        of_commit = [one for one in last if one.sha == report.commit]
+        if report.key == FIRST:
+            own = of_commit[:1]
+        else:
+            own = [one for one in last[:1] if one.sha == report.commit and str(one.id) != former]
+            for left in [one for one in of_commit if one not in own and one.status in _UNFINISHED]:
+                await self._set_deployment(str(left.id), _STATES[State.SUPERSEDED])
         if own:
-            await self._set_deployment(str(own[0].id), status)
+            await self._set_deployment(str(own[0].id), _STATES[report.state])
             return str(own[0].id)
+        return "" if report.state is State.SUPERSEDED else await self._create_deployment(report)
+
+    async def _list_deployments(self, environment: str) -> list[_Deployment]:
+        """The last deployments to ``environment``, newest first."""
+        query: dict[str, str | int] = {"environment": environment, "order_by": "id", "sort": "desc", "per_page": _LAST}
+        return await self._client.get(f"{self._path}/deployments", list[_Deployment], self._login, **query)
+
+    async def _create_deployment(self, report: CommitReport) -> str:
         fields = {
             "environment": report.environment,
             "sha": report.commit,
             "ref": self._branch,
             "tag": False,
-            "status": status,
+            "status": _STATES[report.state],
         }
+        path = f"{self._path}/deployments"
         return str((await self._client.send("POST", path, _Named, self._login, fields)).id)
 
 

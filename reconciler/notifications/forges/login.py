@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reconciler.notifications.channels.channel import SendRefused
+from reconciler.notifications.channels.channel import SendFailed, SendRefused
 from reconciler.notifications.channels.secret_files import SecretFile
-from reconciler.notifications.forges.client import ForgeClient, read_token
+from reconciler.notifications.forges.client import ForgeClient, ForgeRefusal, read_token
 from reconciler.times import parse_time
 
 RENEW_SECONDS = 300.0
@@ -19,6 +19,8 @@ RENEW_SECONDS = 300.0
 _JWT_SECONDS = 540
 _SKEW_SECONDS = 60
 """GitHub refuses a token from its future: the clock of this host may be ahead."""
+_NOT_GRANTED = 422
+"""What GitHub answers to an App that asks for a right that it has not."""
 _VERSION = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 
 
@@ -103,10 +105,22 @@ class GitHubApp:
         if not self._installation:
             found = await self._client.get(f"/repos/{self._path}/installation", _Installation, self._get_app_headers)
             self._installation = str(found.id)
-        body: dict[str, Any] = {
-            "repositories": [self._path.rpartition("/")[2]],
-            "permissions": self.permissions,
-        }
+        try:
+            return await self._request_rights(self.permissions)
+        except ForgeRefusal as refusal:
+            if refusal.status != _NOT_GRANTED:
+                raise
+        # Commits are shown without deployments, if that is the right which the App lacks.
+        fewer = {name: level for name, level in self.permissions.items() if name != "deployments"}
+        try:
+            return await self._request_rights(fewer)
+        except ForgeRefusal as refusal:
+            if refusal.status == _NOT_GRANTED:
+                raise SendFailed(f"{refusal}: give the App the rights that the settings need") from None
+            raise
+
+    async def _request_rights(self, permissions: Mapping[str, str]) -> _Token:
+        body: dict[str, Any] = {"repositories": [self._path.rpartition("/")[2]], "permissions": permissions}
         path = f"/app/installations/{self._installation}/access_tokens"
         return await self._client.send("POST", path, _Token, self._get_app_headers, body)
 

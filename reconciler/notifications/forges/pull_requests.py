@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
@@ -10,6 +11,7 @@ from reconciler.errors import UsageError
 from reconciler.logs import log
 from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.settings import Settings
+from reconciler.settings.forges import ForgeSettings
 from reconciler.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class PullRequestWork:
         await self.close()
         self._settings = settings
         forges = settings.notifications.forges if settings.notifications is not None else {}
+        self._start_leaving(settings, forges)
         following = {name: forge for name, forge in forges.items() if forge.pull_requests is not None}
         if not following:
             return
@@ -71,8 +74,29 @@ class PullRequestWork:
         for forge_set in sets:
             await forge_set.close()
 
+    def _start_leaving(self, settings: Settings, forges: Mapping[str, ForgeSettings]) -> None:
+        """Let comments of sources that were removed say so."""
+        if not any((settings.state / "forges").glob("*.repository")):
+            return
+        from reconciler.notifications.forge_repositories import FormerRepository
+        from reconciler.notifications.forges.followed import forget_repository, list_left_repositories
+        from reconciler.notifications.forges.follower import LeftPulls
+        from reconciler.notifications.forges.registry import ForgeOptions, ForgeSet
+
+        for repository in list_left_repositories(settings):
+            if repository.forge not in forges:
+                message = f"the settings have no forge {repository.forge} any more, so comments on pull requests stay"
+                log().warning("pull_requests", source=repository.source, forge=repository.forge, message=message)
+                forget_repository(settings, repository.source)
+                continue
+            options = ForgeOptions(secrets=make_secret_files(settings), former=(FormerRepository(repository, ""),))
+            forge_set = ForgeSet(repository.forge, repository.settings, (), self._clock, options)
+            self._sets.append(forge_set)
+            left = LeftPulls(settings, repository, forge_set.get_former(repository.source), self._clock)
+            self._tasks.append(asyncio.create_task(left.run(), name=f"pull requests of {repository.source}"))
+
     def _start_followers(self, settings: Settings, forge_set: ForgeSet) -> None:
-        from reconciler.notifications.forges.followed import FollowedSource
+        from reconciler.notifications.forges.followed import FollowedSource, remember_repository
         from reconciler.notifications.forges.follower import PullFollower
 
         follow = forge_set.settings.pull_requests
@@ -82,6 +106,7 @@ class PullRequestWork:
             if source.name not in forge_set.forges or not source.branch:
                 continue
             forge = forge_set.forges[source.name]
+            remember_repository(settings, forge_set.repositories[source.name])
             followed = FollowedSource(settings, source, forge, forge_set.settings, follow)
             follower = PullFollower(followed, self._clock, self._plan)
             self._followers.append((source.name, follower))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from reconciler.model.finding import Finding
 from reconciler.notifications.message import State
+
+FIRST = "0"
+"""The key of the deployment of a commit to which a source came only once."""
+
+
+def make_deployment_key(since: float) -> str:
+    """The key of the deployment of a commit to which its source came at ``since``, 0 for the first one of all."""
+    return f"{since * 1000:.0f}"
 
 
 class CommitReport(msgspec.Struct, frozen=True):
@@ -17,7 +25,8 @@ class CommitReport(msgspec.Struct, frozen=True):
     ``context`` tells the statuses of a commit apart, such as ``reconciler/shop``. ``title`` is one line. ``summary`` is
     Markdown. ``link`` is a URL of our page, or empty. ``findings`` are shown at their lines where the forge can.
     ``environment`` is the one that the commit is deployed to, "" for none. ``branch`` is the one that has the commit,
-    "" for that of the source. ``at`` is in seconds since the epoch.
+    "" for that of the source. ``at`` is in seconds since the epoch. ``key`` tells the deployments of a commit apart,
+    and is FIRST for the first one; ``is_shared`` says that other sources deploy to the environment, too.
     """
 
     commit: str
@@ -30,6 +39,8 @@ class CommitReport(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     environment: str = ""
     branch: str = ""
+    key: str = FIRST
+    is_shared: bool = False
 
 
 def place_findings(findings: Sequence[Finding], path: str) -> tuple[Finding, ...]:
@@ -98,3 +109,15 @@ class Forge(Protocol):
 
     async def write_comment(self, number: int, body: str, comment: str = "") -> str:
         """Let the comment ``comment`` have ``body``, or make a new one; returns its id."""
+
+
+@runtime_checkable
+class DeployingForge(Protocol):
+    """A forge that shows deployments to environments. Its method raises SendRefused and SendFailed."""
+
+    async def report_deployment(self, report: CommitReport, reference: str) -> str:
+        """Set the state of the deployment of ``report``, which is made when the commit runs; return what names it.
+
+        ``reference`` is that name from the former report on the same commit, or "". A deployment with another key is
+        none of ``report``: one that it left unfinished is ended.
+        """

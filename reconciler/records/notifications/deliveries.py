@@ -22,6 +22,9 @@ SEQUENCE, CURSOR = "notification_sequence", "notification_cursor"
 APPLIED = "notification_applied/"
 """How the names of the rows in ``meta`` begin that have the commit which a source has, and since when."""
 
+COMMIT = "notification_commit/"
+"""The same for the commit that its runs are about, whether it was applied or not."""
+
 _COLUMNS = (
     "rule, channel, thing, source, state, sequence, fingerprint, message, created, due, status, tries, may_repeat, "
     "ended, reference, answer, id"
@@ -117,6 +120,21 @@ class Deliveries:
             FROM deliveries AS later WHERE later.channel = mine.channel AND later.thing = mine.thing
             AND later.id > mine.id) ORDER BY id"""
         return self._all(where, (source,))
+
+    def list_unfinished_sources(self) -> list[str]:
+        """The sources of which something was ever pending or running, sorted."""
+        # One step in the index for each: DISTINCT reads all of it.
+        sql = "SELECT min(source) FROM deliveries WHERE source > ? AND state IN ('pending', 'running')"
+        sources: list[str] = []
+        while (source := self._db.value(sql, (sources[-1] if sources else "",))) is not None:
+            sources.append(source)
+        return sources
+
+    def has_unfinished(self, channel: str, source: str) -> bool:
+        """Whether anything of ``source`` is pending or running in ``channel``, or waits for it."""
+        sql = "SELECT 1 FROM deliveries WHERE channel = ? AND source = ? AND status IN ('waiting', 'sending') LIMIT 1"
+        is_waiting = self._db.value(sql, (channel, source)) is not None
+        return is_waiting or any(one.channel == channel for one in self.list_unfinished(source))
 
     def next_waiting(self, channel: str, now: float, after: int = 0) -> Delivery | None:
         """The first delivery to ``channel`` with a number above ``after`` that is due at ``now``.
@@ -267,6 +285,30 @@ class Notices:
         self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, msgspec.json.encode((commit, since))))
         return since
 
+    def come_to_commit(self, source: str, commit: str, at: float) -> float:
+        """Record that runs of ``source`` are about ``commit`` at ``at``; returns since when, 0 for the first commit."""
+        former, since = self._find_commit(source)
+        if former == commit:
+            return since
+        since = 0.0 if former is None else at
+        self._put_commit(source, commit, since)
+        return since
+
+    def leave_commits(self, sources: Sequence[str], at: float) -> None:
+        """Record that other sources than ``sources`` are at no commit: the settings have them no longer."""
+        rows = self._db.all("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(COMMIT), COMMIT))
+        for source in {name.removeprefix(COMMIT) for (name,) in rows}.difference(sources):
+            if self._find_commit(source)[0]:
+                self._put_commit(source, "", at)
+
+    def _find_commit(self, source: str) -> tuple[str | None, float]:
+        row = self._db.value("SELECT value FROM meta WHERE name = ?", (f"{COMMIT}{source}",))
+        return (None, 0.0) if row is None else msgspec.json.decode(row, type=tuple[str, float])
+
+    def _put_commit(self, source: str, commit: str, since: float) -> None:
+        row = (f"{COMMIT}{source}", msgspec.json.encode((commit, since)))
+        self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
+
     def skip_events(self) -> None:
         """Make no messages of the events so far."""
         self.set_cursor(int(self._db.value("SELECT coalesce(max(id), 0) FROM events")))
@@ -276,7 +318,9 @@ class Notices:
         if self.cursor() is None:
             return
         with self._db.transaction():
-            self._db.write("DELETE FROM meta WHERE name = ? OR substr(name, 1, ?) = ?", (CURSOR, len(APPLIED), APPLIED))
+            self._db.write("DELETE FROM meta WHERE name = ?", (CURSOR,))
+            for prefix in (APPLIED, COMMIT):
+                self._db.write("DELETE FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
             for table in ("notices", "troubles", "trouble_groups"):
                 self._db.write(f"DELETE FROM {table}")
             self._db.write("DELETE FROM deliveries WHERE status IN ('collected', 'waiting', 'sending')")

@@ -33,6 +33,7 @@ OPERATIONS = {
         "POST /repos/{owner}/{repo}/statuses/{sha}",
         "GET /repos/{owner}/{repo}/deployments",
         "POST /repos/{owner}/{repo}/deployments",
+        "GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
         "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
         "GET /repos/{owner}/{repo}/pulls",
         "GET /repos/{owner}/{repo}/pulls/{pull_number}",

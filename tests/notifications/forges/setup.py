@@ -40,7 +40,7 @@ def make_settings(kind: str, url: str, directory: Path, *, app: bool = False, **
     return msgspec.structs.replace(settings, **changes)
 
 
-def make_set(settings: ForgeSettings, *, pause: float = 0.0, seconds: float = 10.0, name: str = "forge") -> ForgeSet:
+def make_set(settings: ForgeSettings, *, pause: float = 0.0, seconds: float = 60.0, name: str = "forge") -> ForgeSet:
     """The forge of ``settings`` for the source ``shop``."""
     return ForgeSet(name, settings, (SOURCE,), SystemClock(), ForgeOptions(pause, seconds))
 

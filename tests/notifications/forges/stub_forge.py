@@ -110,7 +110,7 @@ class StubForge:
             return 404, {"message": "Not Found"}
         self.faults += [f"{request.method} {request.path}: {fault}" for fault in _check(operation, names, request)]
         status, body = self._perform(operation, names, request)
-        if str(status) not in operation["answers"]:
+        if str(status) not in operation["answers"] and status != 404:
             self.faults.append(f"the stub answers {status} to {operation['path']}, which the forge does not")
         return status, body
 
@@ -169,17 +169,36 @@ class StubForge:
 
     def _deployment(self, method: str, path: str, names: dict[str, str], request: Request) -> tuple[int, Any]:
         body, query = request.body, request.query
+        if method == "GET" and path.endswith("/statuses"):
+            states = self.deployments[int(names["deployment_id"])]["states"]
+            return 200, self._page(request, [{"id": 1, "state": state} for state in reversed(states) if state])
         if method == "GET":
-            listed = [{**one, "status": one["states"][-1]} for one in self.deployments.values()]
+            own_field = "sha" if self.kind == "gitlab" else "ref"
+            listed = [{**one, "sha": one[own_field], "status": one["states"][-1]} for one in self.deployments.values()]
             filters = [(field, query[name]) for name, field in _DEPLOYMENT_FILTERS.items() if name in query]
-            return 200, [one for one in listed if all(one[field] == value for field, value in filters)]
-        if path.endswith("/deployments"):
+            listed = [one for one in listed if all(one[field] == value for field, value in filters)]
+            is_ascending = self.kind == "gitlab" and query.get("sort") != "desc"
+            return 200, self._page(request, listed if is_ascending else listed[::-1])
+        if method == "POST" and path.endswith("/deployments"):
             made = {**body, "id": self.next_id(), "states": [body.get("status")]}
             self.deployments[made["id"]] = made
             return 201, made
-        found = self.deployments[int(names["deployment_id"])]
-        found["states"].append(body.get("state") or body.get("status"))
+        deployment = self.deployments.get(int(names["deployment_id"]))
+        if deployment is None:
+            return 404, {"message": "Not Found"}
+        state = body.get("state") or body.get("status")
+        if state == "success" and body.get("auto_inactive", True) and self.kind == "github":
+            self._end_former_deployments(deployment)
+        deployment["states"].append(state)
         return (201 if method == "POST" else 200), {"id": self.next_id()}
+
+    def _end_former_deployments(self, deployment: dict[str, Any]) -> None:
+        """What GitHub does by itself when a deployment succeeds, unless the environment is that of production."""
+        environment = deployment["environment"]
+        for other in self.deployments.values():
+            is_former = other["id"] < deployment["id"] and other["environment"] == environment
+            if is_former and other["states"][-1] == "success" and environment != "production":
+                other["states"].append("inactive")
 
     def _comment(self, method: str, names: dict[str, str], request: Request) -> tuple[int, Any]:
         body = request.body

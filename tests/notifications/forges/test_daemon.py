@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,15 +24,19 @@ FILES = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload("api")}
 def configure(sandbox: DaemonSandbox, forge_url: str, token: str, **source: object) -> None:
     """Let the source ``main`` be the repository acme/shop at ``forge_url``."""
     (sandbox.path / "token").write_text(token)
-    forge = {
-        "type": "gitea", "url": forge_url, "sources": ["main"], "repository": "acme/shop",
-        "tokenFile": str(sandbox.path / "token"), "pullRequests": {"interval": "1s"},
-    }  # fmt: skip
     sandbox.configure(
         sources=[sandbox.source(**source)],
-        notifications={"forges": {"gitea": forge}},
+        notifications={"forges": {"gitea": make_forge(sandbox, forge_url)}},
         api={"url": "https://ops.example.com"},
     )
+
+
+def make_forge(sandbox: DaemonSandbox, url: str, source: str = "main") -> dict[str, object]:
+    """The settings of the forge at ``url``, where ``source`` is the repository acme/shop."""
+    return {
+        "type": "gitea", "url": url, "sources": [source], "repository": "acme/shop",
+        "tokenFile": str(sandbox.path / "token"), "pullRequests": {"interval": "1s"},
+    }  # fmt: skip
 
 
 def states(stub: StubForge, commit: str) -> list[str]:
@@ -38,62 +44,58 @@ def states(stub: StubForge, commit: str) -> list[str]:
     return [status["state"] for status in stub.statuses.get(commit, [])]
 
 
-def test_a_push_ends_on_the_commit_and_on_the_pull_request(tmp_path: Path) -> None:
-    sandbox = DaemonSandbox(tmp_path / "host", FILES)
+@contextmanager
+def run_shown(directory: Path) -> Iterator[tuple[DaemonSandbox, StubForge, str]]:
+    """A daemon in ``directory`` whose first commit is shown at a forge: its sandbox, the forge, and the commit."""
+    sandbox = DaemonSandbox(directory / "host", FILES)
     with run_stub("gitea") as stub:
         configure(sandbox, stub.url, TOKEN)
         with sandbox.daemon() as daemon:
             first = sandbox.repo.git("rev-parse", "main")
             eventually(lambda: "success" in states(stub, first), "the first commit is shown")
+            yield sandbox, stub, first
             assert not re.search("planted", daemon.log_file.read_text())
-            head = sandbox.repo.commit({"shop/web.yaml": workload("web")}, branch="change", parent=first)
-            stub.pulls[5] = make_pull("gitea", 5, head)
-            eventually(lambda: stub.comments.get(5), "the plan is shown")
-            [body] = stub.comments[5].values()
-            assert "1 to create" in body
-            eventually(lambda: states(stub, head) == ["success"], "the head has a status")
-            merged = sandbox.repo.commit({"shop/web.yaml": workload("web")})
-            stub.pulls.clear()
-            stub.closed[5] = make_pull("gitea", 5, head, merged=merged)
-            eventually(lambda: "after the merge" in "".join(stub.comments[5].values()), "the outcome is shown")
-            eventually(lambda: "success" in states(stub, merged), "the merged commit is shown")
-        assert len(stub.comments[5]) == 1
         assert not stub.faults
+
+
+def test_a_push_ends_on_the_commit_and_on_the_pull_request(tmp_path: Path) -> None:
+    with run_shown(tmp_path) as (sandbox, stub, first):
+        head = sandbox.repo.commit({"shop/web.yaml": workload("web")}, branch="change", parent=first)
+        stub.pulls[5] = make_pull("gitea", 5, head)
+        eventually(lambda: stub.comments.get(5), "the plan is shown")
+        [body] = stub.comments[5].values()
+        assert "1 to create" in body
+        eventually(lambda: states(stub, head) == ["success"], "the head has a status")
+        merged = sandbox.repo.commit({"shop/web.yaml": workload("web")})
+        stub.pulls.clear()
+        stub.closed[5] = make_pull("gitea", 5, head, merged=merged)
+        eventually(lambda: "after the merge" in "".join(stub.comments[5].values()), "the outcome is shown")
+        eventually(lambda: "success" in states(stub, merged), "the merged commit is shown")
+        assert len(stub.comments[5]) == 1
 
 
 def test_a_merge_that_is_refused_shows_its_findings_and_a_link(tmp_path: Path) -> None:
-    sandbox = DaemonSandbox(tmp_path / "host", FILES)
-    with run_stub("gitea") as stub:
-        configure(sandbox, stub.url, TOKEN)
-        with sandbox.daemon():
-            first = sandbox.repo.git("rev-parse", "main")
-            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
-            broken = {"shop/web.yaml": workload("web").replace("8080", "nonsense")}
-            head = sandbox.repo.commit(broken, branch="change", parent=first)
-            stub.pulls[5] = make_pull("gitea", 5, head)
-            eventually(lambda: stub.comments.get(5), "the plan is shown")
-            merged = sandbox.repo.commit(broken)
-            stub.pulls.clear()
-            stub.closed[5] = make_pull("gitea", 5, head, merged=merged)
-            comment = lambda: "".join(stub.comments[5].values())  # noqa: E731
-            eventually(lambda: "after the merge" in comment() and "`shop/web.yaml:" in comment(), "findings are shown")
-            assert "](https://ops.example.com/ui/resource/source/main)" in comment()
-        assert not stub.faults
+    with run_shown(tmp_path) as (sandbox, stub, first):
+        broken = {"shop/web.yaml": workload("web").replace("8080", "nonsense")}
+        head = sandbox.repo.commit(broken, branch="change", parent=first)
+        stub.pulls[5] = make_pull("gitea", 5, head)
+        eventually(lambda: stub.comments.get(5), "the plan is shown")
+        merged = sandbox.repo.commit(broken)
+        stub.pulls.clear()
+        stub.closed[5] = make_pull("gitea", 5, head, merged=merged)
+        comment = lambda: "".join(stub.comments[5].values())  # noqa: E731
+        eventually(lambda: "after the merge" in comment() and "`shop/web.yaml:" in comment(), "findings are shown")
+        assert "](https://ops.example.com/ui/resource/source/main)" in comment()
 
 
 def test_the_token_of_a_forge_can_be_tried(tmp_path: Path) -> None:
-    sandbox = DaemonSandbox(tmp_path / "host", FILES)
-    with run_stub("gitea") as stub:
-        configure(sandbox, stub.url, TOKEN)
-        with sandbox.daemon():
-            first = sandbox.repo.git("rev-parse", "main")
-            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
-            tried = sandbox.run("notify", "test", "gitea")
-            assert tried.returncode == 0, tried.stdout + tried.stderr
-            stub.secrets = {"another token"}
-            refused = sandbox.run("notify", "test", "gitea")
-            assert refused.returncode == 1, refused.stdout + refused.stderr
-            listed = sandbox.run("notify", "list")
+    with run_shown(tmp_path) as (sandbox, stub, _):
+        tried = sandbox.run("notify", "test", "gitea")
+        assert tried.returncode == 0, tried.stdout + tried.stderr
+        stub.secrets = {"another token"}
+        refused = sandbox.run("notify", "test", "gitea")
+        assert refused.returncode == 1, refused.stdout + refused.stderr
+        listed = sandbox.run("notify", "list")
         assert "the token is wrong or has ended" in refused.stdout + refused.stderr + listed.stdout
         assert TOKEN not in refused.stdout + refused.stderr + listed.stdout
 
@@ -116,18 +118,39 @@ def test_a_forge_that_was_down_gets_what_it_missed(tmp_path: Path) -> None:
 
 
 def test_a_token_that_ends_is_replaced_while_commits_wait(tmp_path: Path) -> None:
-    sandbox = DaemonSandbox(tmp_path / "host", FILES)
-    with run_stub("gitea") as stub:
-        configure(sandbox, stub.url, TOKEN)
-        with sandbox.daemon():
-            first = sandbox.repo.git("rev-parse", "main")
-            eventually(lambda: "success" in states(stub, first), "the first commit is shown")
-            stub.secrets = {"planted-token-2"}
-            second = sandbox.repo.commit({"shop/web.yaml": workload("web")})
-            eventually(lambda: "has ended" in sandbox.run("notify", "list").stdout, "the token is refused")
-            (sandbox.path / "token").write_text("planted-token-2")
-            eventually(lambda: states(stub, second)[-1:] == ["success"], "the commit is shown with the new token")
-        assert not stub.faults
+    with run_shown(tmp_path) as (sandbox, stub, _):
+        stub.secrets = {"planted-token-2"}
+        second = sandbox.repo.commit({"shop/web.yaml": workload("web")})
+        eventually(lambda: "has ended" in sandbox.run("notify", "list").stdout, "the token is refused")
+        (sandbox.path / "token").write_text("planted-token-2")
+        eventually(lambda: states(stub, second)[-1:] == ["success"], "the commit is shown with the new token")
+
+
+def test_a_source_that_is_removed_ends_what_waits_on_commits_and_pull_requests(tmp_path: Path) -> None:
+    with run_shown(tmp_path) as (sandbox, stub, first):
+        head = sandbox.repo.commit({"shop/web.yaml": workload("web")}, branch="change", parent=first)
+        stub.pulls[5] = make_pull("gitea", 5, head)
+        eventually(lambda: stub.comments.get(5), "the plan is shown")
+        more = sandbox.repo.commit({"shop/db.yaml": workload("db")})
+        eventually(lambda: "success" in states(stub, more), "the next commit is shown")
+        # So many deletes wait for an approval.
+        second = sandbox.repo.commit(dict.fromkeys(("shop/api.yaml", "shop/db.yaml")))
+        eventually(lambda: states(stub, second)[-1:] == ["pending"], "the commit waits")
+        settings = dict(sandbox.settings)
+        other = GitRepo.create(sandbox.path / "other.git", {"bank/gvc.yaml": GVC.replace("shop", "bank")})
+        sandbox.configure(
+            sources=[sandbox.source("other", url=str(other.path))],
+            notifications={"forges": {"gitea": make_forge(sandbox, stub.url, "other")}},
+        )
+        removed = "the source main was removed from the settings"
+        eventually(lambda: states(stub, second)[-1] == "warning", "the commit ends")
+        assert stub.statuses[second][-1]["description"] == f"main: {second[:12]} is superseded: {removed}"
+        eventually(lambda: "was removed from the settings" in "".join(stub.comments[5].values()), "the comment says so")
+        # It comes back.
+        sandbox.configure(**settings)
+        eventually(lambda: states(stub, second)[-1] != "warning", "the commit goes on")
+        eventually(lambda: "no plan" not in "".join(stub.comments[5].values()), "the plan is shown again")
+        assert len(stub.comments[5]) == 1
 
 
 def test_a_daemon_without_the_setting_imports_no_client_of_forges(tmp_path: Path) -> None:

@@ -10,33 +10,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.clock import SystemClock
 from reconciler.notifications.channels.channel import SendFailed
-from reconciler.notifications.forges.followed import FollowedSource
-from reconciler.notifications.forges.follower import MOST_TRIES, PullFollower
+from reconciler.notifications.forges.follower import MOST_TRIES
 from reconciler.notifications.forges.job import PullJob, PullPlan, run_job
 from reconciler.records.store import FILE, Records
 from reconciler.review.pull_request import plan_pull_request
 from reconciler.settings.forges import PullRequestSettings
-from tests.notifications.forges.setup import KINDS, make_set, make_settings
-from tests.notifications.forges.stub_forge import TOKEN, Failure, StubForge, make_pull, run_stub
+from tests.notifications.forges.scene import FILES, Scene, refuse_comments
+from tests.notifications.forges.setup import KINDS
+from tests.notifications.forges.stub_forge import TOKEN, Failure, make_pull, run_stub
 from tests.support.git import File
-from tests.support.pipeline import BASE, PipelineHarness
+from tests.support.pipeline import PipelineHarness
 from tests.support.sandbox import workload
 
 SECRET = "planted-value-8151"
-FILES: dict[str | bytes, File] = {"shop/gvc.yaml": BASE, "shop/api.yaml": workload("api")}
 NAME = re.compile(r"reconciler:shop:[0-9a-f]{32}")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> PipelineHarness:
-    """A source whose first commit is applied, with records on disk."""
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    harness = PipelineHarness(state, FILES, records=Records.open(state / FILE), name="shop")
-    harness.applied()
-    return harness
 
 
 def plan(shop: PipelineHarness, head: str, **changes: object) -> PullPlan:
@@ -165,42 +153,6 @@ async def test_the_process_of_a_plan_has_limits_and_ends(shop: PipelineHarness) 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-
-
-class Scene:
-    """A forge with pull requests, and the follower of the source ``shop``."""
-
-    def __init__(self, stub: StubForge, shop: PipelineHarness, directory: Path, **changes: object) -> None:
-        self.stub = stub
-        self.shop = shop
-        self.base = shop.repo.git("rev-parse", "main")
-        settings = make_settings(stub.kind, stub.url, directory, **changes)
-        follow = settings.pull_requests or PullRequestSettings()
-        self.set = make_set(settings)
-        of = FollowedSource(shop.settings, shop.settings.sources[0], self.set.forges["shop"], settings, follow)
-        self._of = of
-        self.follower = PullFollower(of, SystemClock(), self._plan)
-        self.plans = 0
-
-    async def _plan(self, job: PullJob) -> PullPlan:
-        self.plans += 1
-        return plan_pull_request(job)
-
-    def restart(self) -> None:
-        """A new follower, as after a crash."""
-        self.follower = PullFollower(self._of, SystemClock(), self._plan)
-
-    def push(self, number: int, name: str = "web", *, fork: bool = False, parent: str = "") -> str:
-        """One more commit of a pull request."""
-        files: dict[str | bytes, File] = {f"shop/{name}.yaml": workload(name)}
-        head = self.shop.repo.commit(files, branch=f"change-{number}", parent=parent or self.base)
-        self.stub.pulls[number] = make_pull(self.stub.kind, number, head, fork=fork)
-        return head
-
-    def body(self, number: int) -> str:
-        """The one comment on a pull request."""
-        [body] = self.stub.comments[number].values()
-        return body
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -424,6 +376,32 @@ async def test_a_pull_request_that_is_closed_is_forgotten(shop: PipelineHarness,
         written = len(stub.requests)
         await scene.follower.update_comments()
         assert scene.body(5) == before
+        assert [request.method for request in stub.requests[written:]] == ["GET"]
+        await scene.set.close()
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_merged_pull_request_that_is_locked_or_deleted_stops_no_other(
+    status: int, shop: PipelineHarness, tmp_path: Path
+) -> None:
+    with run_stub("gitea") as stub:
+        scene = Scene(stub, shop, tmp_path)
+        scene.push(5)
+        await scene.follower.update_comments()
+        merged = shop.commit({"shop/web.yaml": workload("web")})
+        await asyncio.to_thread(shop.applied)
+        stub.pulls.clear()
+        stub.closed[5] = make_pull("gitea", 5, merged, merged=merged)
+        await scene.follower.update_comments()
+        scene.base = merged
+        scene.push(6, "other")
+        stub.refuse = refuse_comments(stub, 5, status)
+        for _ in range(MOST_TRIES):
+            await scene.follower.update_comments()
+        assert "workload/shop/other" in scene.body(6)
+        written = len(stub.requests)
+        await scene.follower.update_comments()
+        # It is not tried for ever.
         assert [request.method for request in stub.requests[written:]] == ["GET"]
         await scene.set.close()
 

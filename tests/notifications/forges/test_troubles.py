@@ -251,24 +251,26 @@ async def test_requests_to_one_forge_are_a_second_apart(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         channel = ForgeChannel(make_set(make_settings("gitea", stub.url, tmp_path), pause=0.2))
         messages = [make_message(commit=f"{number}" * 40) for number in range(5)]
+        began = time.monotonic()
         await asyncio.gather(*(channel.send(message, "") for message in messages))
         await channel.close()
         times = [request.at for request in stub.requests]
     assert len(times) == 5
-    # The first may take its time to arrive; they left at least so far apart.
-    assert times[-1] - times[0] > 0.6
+    # The first may take its time to arrive.
+    assert times[-1] - began > 0.7
 
 
 async def test_a_channel_and_a_follower_share_the_pace_of_a_forge(tmp_path: Path) -> None:
     with run_stub("gitea") as stub:
         settings = make_settings("gitea", stub.url, tmp_path)
         sets = [make_set(settings, pause=0.2) for _ in range(2)]
+        began = time.monotonic()
         await asyncio.gather(*(one.forges["shop"].check_access() for one in sets * 3))
         for one in sets:
             await one.close()
         times = [request.at for request in stub.requests]
     assert len(times) == 6
-    assert times[-1] - times[0] > 0.8
+    assert times[-1] - began > 0.9
 
 
 async def test_a_token_needs_tls_but_for_this_host(tmp_path: Path) -> None:
