@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.access.approvers import describe_approvers, read_approvers
 from reconciler.clock import Clock
 from reconciler.notifications.gvc_rules import drop_closed, load_rules, refresh_rules
 from reconciler.notifications.message import EventType, Message, State
@@ -40,6 +41,7 @@ class Collector:
 
     def __init__(self, settings: Settings, records: Records, clock: Clock) -> None:
         assert settings.notifications is not None
+        self._all_settings = settings
         self._sources = [source.name for source in settings.sources]
         self._records = records
         self._clock = clock
@@ -117,11 +119,18 @@ class Collector:
         self._outbox.send(News(message, subject, fingerprint, notice.at))
         asked = self._follow_approvals(run, state, notice.at)
         if run.waiting:
-            approval = make_approval_message(run, notice.at)
-            about = Subject(
-                approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
-            )
-            self._outbox.send(News(approval, about, f"{asked:.3f}", notice.at))
+            self._ask_approval(run, tags, asked, notice.at)
+
+    def _ask_approval(self, run: RunNotice, tags: frozenset[tuple[str, str]], asked: float, at: float) -> None:
+        """Ask those who may approve what waits since ``asked``; policies are read only if somebody is to be asked."""
+        approval = make_approval_message(run, at)
+        about = Subject(
+            approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
+        )
+        news = News(approval, about, f"{asked:.3f}", at)
+        if self._outbox.is_new(news):
+            who = describe_approvers(read_approvers(self._records, self._all_settings))
+            self._outbox.send(news._replace(message=make_approval_message(run, at, who)))
 
     def _follow_approvals(self, run: RunNotice, state: State, at: float) -> float:
         """Since when steps of the source wait for an approval; 0: none do, or the run does not say.
