@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from reconciler.access.approvers import describe_approvers, read_approvers
@@ -25,6 +27,7 @@ from reconciler.reasons import Reason
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
 from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.settings.notifications import NotificationSettings
@@ -92,6 +95,7 @@ class Collector:
                 records.notices.drop(notices[-1].id)
             if events:
                 self._troubles.add_events(events, now)
+                self._follow_tags(events, now)
                 records.notices.set_cursor(events[-1].id)
             self._troubles.check_sources(self._sources, now)
             more = len(notices) == BATCH or len(events) == BATCH
@@ -99,6 +103,12 @@ class Collector:
                 self._troubles.send_due(now)
                 self._outbox.send_digests(now)
         return more
+
+    def _follow_tags(self, events: Sequence[Event], now: float) -> None:
+        """Let channels be sent what is open and has a tag by now that a rule wants."""
+        updated = {event.key for event in events if event.reason == Reason.UPDATED} if self._rules.has_tags else ()
+        if any(self._records.troubles.of_key(key) for key in updated):
+            self._troubles.check_rules(now)
 
     def _add_outcome(self, notice: Notice) -> None:
         run = decode_notice(notice.body)

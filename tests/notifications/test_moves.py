@@ -280,3 +280,18 @@ def test_a_name_that_is_used_again_after_a_delete_is_a_new_message(make_post: Ma
         post.happen(API, Reason.DELETED)
         pass_time(post)
     assert post.titles("of-all") == [BEGINS, ENDS] * 2
+
+
+def test_a_tag_that_a_rule_wants_lets_what_is_open_be_sent(make_post: MakePost) -> None:
+    post = make_post()
+    post.notifications = notify(rule("web", ("of-all",), tags={"team": "web"}), channels=CHANNELS)
+    post.settings = msgspec.structs.replace(post.settings, notifications=post.notifications)
+    restart(post)
+    fail(post, API)
+    pass_time(post)
+    assert post.titles("of-all") == []
+    body = b'{"name":"api","tags":{"team":"web"}}'
+    post.records.applied.put(msgspec.structs.replace(record(API, "local", health=Health.UNHEALTHY), body=body))
+    post.happen(API, Reason.UPDATED)
+    pass_time(post)
+    assert post.titles("of-all") == [BEGINS]
