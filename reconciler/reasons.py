@@ -225,7 +225,7 @@ class Reason(StrEnum):
         _resource("Its source is no longer in the settings. It stays as it is.",
                   "`reconciler adopt KEY --source NAME`, or put the source back into the settings."),
         _normal("An operator lets it stay when it leaves Git, or its source is no longer in the settings."))
-    ADOPTED = "Adopted", _normal("An operator ended that, or let another source own it.")
+    ADOPTED = "Adopted", _normal("An operator ended that, or another source owns it now: by request, or by Git.")
     DELETING = "Deleting", _resource("It is no longer in Git, and is being deleted.", "Nothing.")
     TERMINATING = "Terminating", _resource("It is deleted or replaced once its last replicas have ended.", "Nothing.")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.generate.tables import table
+from reconciler.access.approvers import Approvers, describe_approvers
 from reconciler.model.finding import Finding, Severity
 from reconciler.notifications.bodies import format_text
 from reconciler.notifications.causes import find_cause
@@ -13,7 +14,8 @@ from reconciler.notifications.message import EventType, Message, MessageResource
 from reconciler.notifications.outcomes import RunNotice, make_approval_message, make_run_message
 from reconciler.notifications.severity import Severity as MessageSeverity
 from reconciler.notifications.severity import grade_reason
-from reconciler.notifications.troubles import TRANSITIONS, make_trouble_message
+from reconciler.notifications.trouble_messages import make_trouble_message
+from reconciler.notifications.troubles import TRANSITIONS
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
 from reconciler.settings.notifications import USUAL_EVENTS
@@ -102,7 +104,7 @@ def make_examples() -> Iterator[Message]:
     waiting = RunNotice(
         "main", REVISION, "waiting", hold_digest=digest, waiting=1, resources=(waits,), subject="Drop it", author="Ada"
     )
-    yield make_approval_message(waiting, AT)
+    yield make_approval_message(waiting, AT, describe_approvers(Approvers(("ops", "superusers"))))
     for kind, key, reason, text in (
         (EventType.HEALTH, "workload/shop/api", Reason.UNHEALTHY, "not healthy at here: it exits with 1"),
         (EventType.DRIFT, "workload/shop/api", Reason.DRIFT_DETECTED, "changed at here: the image"),
@@ -128,5 +130,5 @@ def make_examples() -> Iterator[Message]:
         Trouble("health", f"workload/shop/{name}", "here", "main", "Unhealthy", text, AT) for name in ("api", "web")
     ]
     yield make_trouble_message(TroubleGroup("ops", "health", find_cause(many[0])), EventType.HEALTH, many, AT)
-    ended = TroubleGroup("ops", "health", "secret/db", "main", reported=("workload/shop/api",))
+    ended = TroubleGroup("ops", "health", "secret/db", ("main",), reported=("workload/shop/api",))
     yield make_trouble_message(ended, EventType.HEALTH, [], AT)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from reconciler.access.approvers import describe_approvers, read_approvers
 from reconciler.clock import Clock
 from reconciler.notifications.gvc_rules import drop_closed, load_rules, refresh_rules
 from reconciler.notifications.message import EventType, Message, State
@@ -26,6 +28,7 @@ from reconciler.reasons import Reason
 from reconciler.records.notifications.deliveries import Notice
 from reconciler.records.notifications.troubles import Trouble
 from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.settings.notifications import NotificationSettings
@@ -45,6 +48,7 @@ class Collector:
 
     def __init__(self, settings: Settings, records: Records, clock: Clock) -> None:
         assert settings.notifications is not None
+        self._all_settings = settings
         self._sources = [source.name for source in settings.sources]
         self._records = records
         self._clock = clock
@@ -121,6 +125,7 @@ class Collector:
                 records.notices.drop(notices[-1].id)
             if events:
                 self._troubles.add_events(events, now)
+                self._follow_tags(events, now)
                 records.notices.set_cursor(events[-1].id)
             self._troubles.check_sources(self._sources, now)
             more = len(notices) == BATCH or len(events) == BATCH
@@ -128,6 +133,12 @@ class Collector:
                 self._troubles.send_due(now)
                 self._outbox.send_digests(now)
         return more
+
+    def _follow_tags(self, events: Sequence[Event], now: float) -> None:
+        """Let channels be sent what is open and has a tag by now that a rule wants."""
+        updated = {event.key for event in events if event.reason == Reason.UPDATED} if self._rules.has_tags else ()
+        if any(self._records.troubles.of_key(key) for key in updated):
+            self._troubles.check_rules(now)
 
     def _add_outcome(self, notice: Notice) -> None:
         run = decode_notice(notice.body)
@@ -150,11 +161,18 @@ class Collector:
         self._outbox.send(News(message, subject, fingerprint, notice.at))
         asked = self._follow_approvals(run, state, notice.at)
         if run.waiting:
-            approval = make_approval_message(run, notice.at)
-            about = Subject(
-                approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
-            )
-            self._outbox.send(News(approval, about, f"{asked:.3f}", notice.at))
+            self._ask_approval(run, tags, asked, notice.at)
+
+    def _ask_approval(self, run: RunNotice, tags: frozenset[tuple[str, str]], asked: float, at: float) -> None:
+        """Ask those who may approve what waits since ``asked``; policies are read only if somebody is to be asked."""
+        approval = make_approval_message(run, at)
+        about = Subject(
+            approval.event, State.NONE, sources=(run.source,), gvcs=run.gvcs, tags=tags, severity=approval.severity
+        )
+        news = News(approval, about, f"{asked:.3f}", at)
+        if self._outbox.is_new(news):
+            who = describe_approvers(read_approvers(self._records, self._all_settings))
+            self._outbox.send(news._replace(message=make_approval_message(run, at, who)))
 
     def _follow_approvals(self, run: RunNotice, state: State, at: float) -> float:
         """Since when steps of the source wait for an approval; 0: none do, or the run does not say.

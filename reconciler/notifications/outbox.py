@@ -49,6 +49,12 @@ class Outbox:
         for channel, rule in self._rules.find(news.subject):
             self.put(channel, rule, news)
 
+    def is_new(self, news: News) -> bool:
+        """Whether ``send`` would let any channel have ``news``."""
+        channels = (channel for channel, _ in self._rules.find(news.subject))
+        lasts = (self._records.deliveries.last(channel, news.message.id) for channel in channels)
+        return any(last is None or self._is_again(last, news) or _is_news(last, news) for last in lasts)
+
     def put(self, channel: str, rule: NotificationRuleSettings, news: News) -> None:
         """Let ``channel`` have ``news`` by ``rule``, unless it has it already.
 

@@ -133,8 +133,12 @@ def fingerprint_run(notice: RunNotice) -> str:
     return f"{notice.hold_digest}/{notice.failed}"
 
 
-def make_approval_message(notice: RunNotice, at: float) -> Message:
-    """Who asks for an approval of what waits: one message for each digest of held steps."""
+def make_approval_message(notice: RunNotice, at: float, approvers: str = "") -> Message:
+    """Who asks for an approval of what waits: one message for each digest of held steps.
+
+    ``approvers`` says who may give it, "" if that is not known.
+    """
+    who = (f"Who may approve: {approvers}",) if approvers else ()
     steps = "1 step of {} waits" if notice.waiting == 1 else f"{notice.waiting} steps of {{}} wait"
     return Message(
         id=f"approval/{notice.source}/{notice.hold_digest}",
@@ -146,7 +150,7 @@ def make_approval_message(notice: RunNotice, at: float) -> Message:
         source=notice.source,
         revision=notice.revision,
         commit=notice.commit,
-        lines=(*_list_commit_lines(notice), f"To approve: reconciler approve {shorten_id(notice.hold_digest)}"),
+        lines=(*_list_commit_lines(notice), f"To approve: reconciler approve {shorten_id(notice.hold_digest)}", *who),
         resources=tuple(one for one in notice.resources if one.reason == Reason.APPROVAL_REQUIRED),
         digest=notice.hold_digest,
     )

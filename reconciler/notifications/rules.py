@@ -23,7 +23,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     ``sources`` and ``gvcs`` are all that it is about; no GVCs without ``keys``: any. ``keys`` are the resources that it
     names; with ``is_whole``, these GVCs have all that it is about. ``tags`` are those of its resources, read only if a
-    rule has some.
+    rule has some; None: any, since they are not known any more.
     """
 
     event: EventType
@@ -32,7 +32,7 @@ class Subject(msgspec.Struct, frozen=True):
     sources: tuple[str, ...] = ()
     gvcs: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    tags: frozenset[tuple[str, str]] = frozenset()
+    tags: frozenset[tuple[str, str]] | None = frozenset()
     severity: Severity = Severity.INFO
     is_whole: bool = True
 
@@ -97,7 +97,7 @@ def _is_about(rule: NotificationRuleSettings, subject: Subject) -> bool:
         return False
     if rule.sources and not set(rule.sources) & set(subject.sources):
         return False
-    if not set(rule.tags.items()) <= subject.tags:
+    if subject.tags is not None and not set(rule.tags.items()) <= subject.tags:
         return False
     anywhere = not rule.gvcs or (not subject.gvcs and not subject.keys)
     return anywhere or bool(set(rule.gvcs) & set(subject.gvcs))

@@ -6,36 +6,34 @@ intervals; in between, changes are only counted.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.notifications.causes import BACKUPS, MANY, MOST_CAUSES, find_cause, is_shared, list_shared
 from reconciler.notifications.inhibition import Inhibition, read_inhibition
-from reconciler.notifications.message import EventType, Message, MessageResource, State
+from reconciler.notifications.message import EventType, State
 from reconciler.notifications.outbox import News, Outbox
-from reconciler.notifications.outcomes import MOST_RESOURCES
 from reconciler.notifications.rules import Rules, Subject, end_quiet_hours, find_mute, gvc_of, is_wanted, read_tags
 from reconciler.notifications.severity import Severity, choose_worst, grade_reason
+from reconciler.notifications.trouble_messages import FLAPS, WORDS, make_trouble_message
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.notifications.troubles import Trouble, TroubleGroup
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings.notifications import NotificationRuleSettings
-from reconciler.times import format_duration
 
 SAME_CAUSE_SECONDS = 600.0
 """What fails again within this time has the cause that it had, whatever its text says now."""
 RETURN_SECONDS = 30.0
 """Seconds in which what runs at a location is observed after it answers again."""
+MUTE_SECONDS = 300.0
+"""Seconds after which is looked whether what is muted still is."""
 KEEP_GROUPS_SECONDS = 30 * 86_400.0
 """Seconds for which is remembered what was said of a cause that has ended."""
 _MOST_FORMER = 10_000
-FLAPS = 3
-"""Changes that end where they began and are a message nevertheless: something goes up and down."""
 
 
 class _Transition(NamedTuple):
@@ -88,15 +86,6 @@ _BACKUPS = (Reason.BACKUP_STALE, Reason.BACKUP_FAILED, Reason.BACKUP_RECOVERED)
 _CONDITIONS = frozenset({EventType.HEALTH, EventType.DRIFT, EventType.CRON})
 """Events of which a resource has one trouble at a place, whatever its reason is now."""
 
-_WORDS = {
-    EventType.HEALTH: ("is unhealthy", "are unhealthy", "healthy again"),
-    EventType.DRIFT: ("differs from Git", "differ from Git", "as in Git again"),
-    EventType.CRON: ("has failing executions", "have failing executions", "well again"),
-    EventType.CERTIFICATE: ("has a problem with a certificate", "have problems with certificates", "well again"),
-    EventType.VOLUME: ("has a problem with a volume", "have problems with volumes", "well again"),
-    EventType.DAEMON: ("has a problem", "have problems", "well again"),
-}
-
 
 class TroubleLog:
     """Records troubles and makes messages of them. Every method raises RecordsError; none commits by itself."""
@@ -112,6 +101,8 @@ class TroubleLog:
         """Record what ``events`` say."""
         named = {event.key for event in events if event.reason in _BY_TEXT}
         owners = self._find_owners(named)
+        if any(event.reason == Reason.ADOPTED for event in events):
+            self.follow_moves(now)
         for event in events:
             if event.reason == Reason.DELETED:
                 for trouble in self._records.troubles.of_key(event.key):
@@ -160,23 +151,44 @@ class TroubleLog:
                 self._close(EventType.DAEMON, target, "", now)
 
     def check_records(self, names: Iterable[str], now: float) -> None:
-        """End troubles whose end was missed: of what is well or gone, and of sources other than ``names``.
+        """End troubles whose end was missed: of what is well or gone, and of sources other than ``names`` themselves.
 
-        What another source has now is a trouble of that one, so that its end is sent.
+        What another source has now is a trouble of that one. What no source has any more stays: it still runs, and
+        another source may take it over.
         """
         for key in self._records.troubles.list_keys(str(EventType.DAEMON), str(Reason.LOCATION_UNREACHABLE)):
             # The daemon says so again if it is still away, and nothing if it is back.
             self._returning[key.removeprefix("location/")] = now + RETURN_SECONDS
+        self.follow_moves(now)
         sources, troubles = {"", *names}, self._records.troubles.all()
         owners = self._find_owners({trouble.key for trouble in troubles})
         for trouble in troubles:
-            owner = owners.get(trouble.key, trouble.source)
-            if owner != trouble.source and owner in sources:
-                self._records.troubles.move(trouble, owner)
-            if owner not in sources:
+            is_of_source = trouble.key == source_target(trouble.source)
+            is_gone = trouble.source not in sources and (is_of_source or trouble.key not in owners)
+            if is_gone and EventType(trouble.event) not in WORDS:
                 self._records.troubles.close(trouble.event, trouble.key, trouble.location)
-            elif trouble.event == EventType.HEALTH and not self._is_unhealthy(trouble):
-                self._close(EventType.HEALTH, trouble.key, trouble.location, now)
+            elif is_gone or (trouble.event == EventType.HEALTH and not self._is_unhealthy(trouble)):
+                self._close(EventType(trouble.event), trouble.key, trouble.location, now)
+
+    def follow_moves(self, now: float) -> None:
+        """Let each trouble be one of the source that has its resource now, and let channels be told that want it there.
+
+        What nobody was told of yet does not wait for what was muted or held of its former source.
+        """
+        troubles = self._records.troubles.all()
+        owners = self._find_owners({trouble.key for trouble in troubles})
+        moved = [one for one in troubles if one.source != owners.get(one.key, one.source)]
+        for trouble in moved:
+            self._records.troubles.move(trouble, owners[trouble.key])
+            fresh = msgspec.structs.replace(trouble, source=owners[trouble.key])
+            for channel, rule in self._list_watching(fresh):
+                group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
+                if group.due is not None and group.changes:
+                    due = min(group.due, _choose_due(group, rule, now))
+                    self._records.troubles.set_timer(msgspec.structs.replace(group, due=due))
+        if moved:
+            self._records.troubles.wake_inhibited(now)
+            self.check_rules(now)
 
     def _is_unhealthy(self, trouble: Trouble) -> bool:
         record = self._records.applied.at(trouble.key, trouble.location)
@@ -257,9 +269,22 @@ class TroubleLog:
 
     def _note_change(self, trouble: Trouble, now: float) -> None:
         """Let the groups of ``trouble`` be due: a while after their first change, and an interval after a message."""
-        for channel, rule in self._list_watching(trouble):
+        watching = dict(self._list_watching(trouble))
+        for channel in self._rules.by_channel.keys() - self._rules.forges:
             group = self._records.troubles.timer(channel, trouble.event, trouble.cause)
-            self._set_timer(group, rule, now)
+            rule = watching.get(channel)
+            if rule is None and group.last and not group.changes:
+                rule = self._find_former_rule(trouble, channel)
+            if rule is not None:
+                self._set_timer(group, rule, now)
+
+    def _find_former_rule(self, trouble: Trouble, channel: str) -> NotificationRuleSettings | None:
+        """The rule by which ``channel`` was told of ``trouble``, which has another source or other tags by now."""
+        group = self._records.troubles.group(channel, trouble.event, trouble.cause)
+        if trouble.key not in group.reported:
+            return None
+        subject = _make_subject(EventType(trouble.event), [trouble], group)
+        return self._rules.find_watching(channel, _make_former_subject(subject, group))
 
     def check_rules(self, now: float) -> None:
         """Let channels be sent what is open and was not reported to them: a rule is new, or wants more than before.
@@ -267,7 +292,7 @@ class TroubleLog:
         Facts are not: they were over when they were sent.
         """
         reported: dict[tuple[str, str, str], frozenset[str] | None] = {}
-        members = (one for one in self._records.troubles.all() if not one.once and EventType(one.event) in _WORDS)
+        members = (one for one in self._records.troubles.all() if not one.once and EventType(one.event) in WORDS)
         for trouble in members:
             for channel, rule in self._list_watching(trouble):
                 group_key = (channel, trouble.event, trouble.cause)
@@ -288,26 +313,34 @@ class TroubleLog:
                 yield channel, rule
 
     def _set_timer(self, group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> None:
-        after = max(now + rule.wait, group.last + rule.interval if group.last else 0.0)
-        due = end_quiet_hours(rule, after)
+        due = _choose_due(group, rule, now)
         if group.due is not None and (group.changes or group.is_inhibited):
             due = min(due, group.due)
         self._records.troubles.set_timer(msgspec.structs.replace(group, due=due, changes=group.changes + 1))
 
     def _send_group(self, group: TroubleGroup, inhibition: Inhibition, now: float) -> None:
         kind, members = EventType(group.event), self._list_members(group)
-        news = compare_group(group, members, inhibition)
-        subject = self._describe(kind, news.members or members, group)
-        rule = self._rules.find_watching(group.channel, subject) if group.channel in self._rules.by_channel else None
+        owners = self._find_owners(set(group.reported) - {member.key for member in members})
+        news = compare_group(group, members, inhibition, owners)
+        subject = self._describe(kind, news.members or members, group, owners)
+        rule, is_former = self._choose_rule(group, subject), False
+        if rule is None and group.reported and group.channel in self._rules.by_channel:
+            rule, is_former = self._rules.find_watching(group.channel, _make_former_subject(subject, group)), True
         if rule is None:
             # Who is not sent this any more is not sent its end either.
             incident = group.incident + bool(group.reported)
             after = msgspec.structs.replace(group, incident=incident, reported=(), severity="", due=None, changes=0)
             self._records.troubles.put_group(msgspec.structs.replace(after, is_inhibited=False))
             return
+        if is_former and news.members and not news.recovered:
+            # Whom its source or tags are no longer of is told of its end, and of nothing before that.
+            after = msgspec.structs.replace(group, due=None, changes=0, is_inhibited=False)
+            self._records.troubles.put_group(after)
+            return
         mute = find_mute(self._records.mutes.all(), rule.name, subject)
         if mute is not None:
-            again = max(now + rule.interval, mute.until)
+            # A mute may end before its time, or the rules of another source may count by then.
+            again = max(now + 1.0, min(now + MUTE_SECONDS, mute.until))
             self._records.troubles.put_group(msgspec.structs.replace(group, due=again))
             return
         if not news.is_news(group, rule, now):
@@ -337,10 +370,12 @@ class TroubleLog:
         facts = {member.key for member in news.members if member.once}
         ongoing = {member.key for member in news.members if not member.once}
         reported = tuple(key for key in news.keys if key in ongoing or key not in facts)
+        sources = (member.source for member in news.members if member.source)
+        former = group.sources if group.reported else ()
         worst = choose_worst([news.severity, *([Severity(group.severity)] if group.reported else [])])
         after = msgspec.structs.replace(
             group,
-            source=find_source(news.members) if news.members else group.source,
+            sources=tuple(sorted({*sources, *former})) if reported else (),
             incident=group.incident + (not reported),
             reported=reported,
             severity=str(worst) if reported else "",
@@ -351,9 +386,22 @@ class TroubleLog:
         due = choose_next_due(after, news, rule, now)
         self._records.troubles.put_group(msgspec.structs.replace(after, due=due))
 
-    def _describe(self, kind: EventType, members: Sequence[Trouble], group: TroubleGroup | None = None) -> Subject:
-        """What rules read of a message about ``members``, with the tags of their resources if a rule has some."""
-        subject = _make_subject(kind, members, group)
+    def _choose_rule(self, group: TroubleGroup, subject: Subject) -> NotificationRuleSettings | None:
+        known = group.channel in self._rules.by_channel
+        return self._rules.find_watching(group.channel, subject) if known else None
+
+    def _describe(
+        self,
+        kind: EventType,
+        members: Sequence[Trouble],
+        group: TroubleGroup | None = None,
+        owners: Mapping[str, str] = {},
+    ) -> Subject:
+        """What rules read of a message about ``members``, with the tags of their resources if a rule has some.
+
+        ``owners`` has the source of each key that ``group`` reported and that is well.
+        """
+        subject = _make_subject(kind, members, group, owners)
         if not self._rules.has_tags:
             return subject
         return msgspec.structs.replace(subject, tags=read_tags(self._records, subject.keys))
@@ -398,12 +446,18 @@ class GroupNews(NamedTuple):
         return reminds or group.changes >= FLAPS
 
 
-def compare_group(group: TroubleGroup, members: Sequence[Trouble], inhibition: Inhibition) -> GroupNews:
-    """What of ``members``, all troubles of ``group`` now, can be said in spite of ``inhibition``."""
+def compare_group(
+    group: TroubleGroup, members: Sequence[Trouble], inhibition: Inhibition, owners: Mapping[str, str] = {}
+) -> GroupNews:
+    """What of ``members``, all troubles of ``group`` now, can be said in spite of ``inhibition``.
+
+    ``owners`` has the source of each key that was reported and is well; of what is gone, it is the one of the group.
+    """
+    former = group.sources[0] if len(group.sources) == 1 else ""
     reported, troubled = set(group.reported), {member.key for member in members}
     inhibited = {member.key for member in members if inhibition.covers(member)}
     well = reported - troubled
-    hidden_ends = {key for key in well if inhibition.covers_key(key, group.source)}
+    hidden_ends = {key for key in well if inhibition.covers_key(key, owners.get(key, former))}
     shown = [member for member in members if member.key in reported or member.key not in inhibited]
     keys = tuple(sorted({member.key for member in shown} | hidden_ends))
     recovered = tuple(sorted(well - hidden_ends))
@@ -420,7 +474,19 @@ def choose_next_due(group: TroubleGroup, news: GroupNews, rule: NotificationRule
     return max(now + min(rule.interval, rule.repeat or rule.interval), min(times)) if times else None
 
 
-def _make_subject(kind: EventType, members: Sequence[Trouble], group: TroubleGroup | None) -> Subject:
+def _choose_due(group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> float:
+    """When ``rule`` says something about ``group`` that changes now."""
+    return end_quiet_hours(rule, max(now + rule.wait, group.last + rule.interval if group.last else 0.0))
+
+
+def _make_former_subject(subject: Subject, group: TroubleGroup) -> Subject:
+    """``subject`` as it was when ``group`` was told of it: of its sources then, with any tags."""
+    return msgspec.structs.replace(subject, sources=group.sources, tags=None)
+
+
+def _make_subject(
+    kind: EventType, members: Sequence[Trouble], group: TroubleGroup | None, owners: Mapping[str, str] = {}
+) -> Subject:
     """What rules read of a message about ``members``, or, without any, about the end of what ``group`` reported."""
     keys = tuple(dict.fromkeys(member.key for member in members)) or (group.reported if group is not None else ())
     gvcs = tuple(dict.fromkeys(gvc for key in keys if (gvc := gvc_of(key))))
@@ -428,73 +494,7 @@ def _make_subject(kind: EventType, members: Sequence[Trouble], group: TroubleGro
     severity = choose_worst([*former, *(grade_reason(member.reason) for member in members)])
     sources = tuple(dict.fromkeys(member.source for member in members if member.source))
     if group is not None and not members:
-        sources = (group.source,) if group.source else ()
+        gone = group.sources if len(owners) < len(group.reported) else ()
+        sources = tuple(sorted({*owners.values(), *gone}))
     state = State.FAILURE if members else State.SUCCESS
     return Subject(kind, state, not members, sources, gvcs, keys, severity=severity)
-
-
-def find_source(members: Sequence[Trouble]) -> str:
-    """The source that all of ``members`` have, or ""."""
-    sources = {member.source for member in members}
-    return sources.pop() if len(sources) == 1 else ""
-
-
-def make_trouble_message(
-    group: TroubleGroup, kind: EventType, members: Sequence[Trouble], now: float, recovered: Sequence[str] = ()
-) -> Message:
-    """What is said of ``members``, the troubles of ``group`` now; without any, that all is well again."""
-    keys = list(dict.fromkeys(member.key for member in members))
-    one, many, again = _WORDS[kind]
-    source = find_source(members) if members else group.source
-    names = keys or list(group.reported)
-    ending = (one if len(names) == 1 else many) if keys else f"{'is' if len(names) == 1 else 'are'} {again}"
-    about = f": {group.cause}" if len(keys) > 1 and is_shared(group.cause) else ""
-    flaps = [f"It changed {group.changes} times since {format_duration(now - group.last)} ago."]
-    lines = [
-        *_list_texts(members),
-        *(
-            [f"{_name_keys(recovered, '', kind)} {'is' if len(recovered) == 1 else 'are'} {again}"]
-            if recovered and keys
-            else []
-        ),
-        *(flaps if group.last and group.changes >= FLAPS else []),
-    ]
-    shown = members[:MOST_RESOURCES]
-    worst = choose_worst(grade_reason(member.reason) for member in members)
-    return Message(
-        id=f"{kind}/{group.cause}/{group.incident}",
-        sequence=0,
-        event=kind,
-        state=State.FAILURE if members else State.SUCCESS,
-        severity=worst if members else Severity(group.severity or Severity.ERROR),
-        title=f"{_name_keys(names, source, kind)} {ending}{about}",
-        at=now,
-        source=source,
-        lines=tuple(lines),
-        resources=tuple(MessageResource(m.key, "", m.location, m.reason, m.message) for m in shown),
-        left_out=len(members) - len(shown),
-        counts={"troubled": len(keys)} if keys else {},
-    )
-
-
-_NAMES = {"": "the daemon", BACKUPS: "the backup of the records"}
-"""What people call the key of a trouble that is none of a resource or source."""
-
-
-def _name_keys(keys: Sequence[str], source: str, kind: EventType) -> str:
-    """``workload/shop/api``, or ``3 resources of main``."""
-    if len(keys) == 1:
-        if kind is EventType.CERTIFICATE and not keys[0]:
-            return "the API"
-        return _NAMES.get(keys[0], keys[0])
-    of = f" of {source}" if source else ""
-    return f"{len(keys)} resources{of}"
-
-
-def _list_texts(members: Sequence[Trouble]) -> Iterator[str]:
-    """One line for each text that several of ``members`` share, most first."""
-    texts = Counter(member.message for member in members)
-    if len(members) > 1:
-        for message, count in texts.most_common(3):
-            if count > 1:
-                yield f"{count} of them: {message}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.model.resource import Resource
 from reconciler.pipeline.load import LoadedRevision
-from reconciler.reasons import ConditionType
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.sources import SourceRow
+from reconciler.records.tables.suspensions import source_target
 
 
 def index_revision(records: Records, loaded: LoadedRevision, source: str) -> None:
@@ -46,13 +49,22 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
         for key in records.conditions.scopes_where(ConditionType.WAITING, _list_new_keys(loaded.change_set)):
             records.conditions.drop(key, ConditionType.WAITING)
             records.status_queue.add_many(source, [key])
-        for key, owner in records.applied.adopt(source, _list_new_keys(loaded.change_set)):
-            records.status_queue.add_many(source, [key])
-            records.status_queue.add_many(owner, [key])
+        _adopt_resources(records, source, _list_new_keys(loaded.change_set))
         for resource in loaded.change_set.added.values():
             if resource.secret_data and not resource.transient:
                 records.secret_data.put(resource.key, resource.digest, resource.secret_data)
         records.sources.put(row)
+
+
+def _adopt_resources(records: Records, source: str, keys: list[str]) -> None:
+    """Let ``source`` own those of ``keys`` that another source applied; an event for each of these says so."""
+    adopted = records.applied.adopt(source, keys)
+    for key, owner in adopted:
+        records.status_queue.add_many(source, [key])
+        records.status_queue.add_many(owner, [key])
+    for owner, count in Counter(owner for _, owner in adopted).items():
+        message = f"its Git declares {count} resource{'s' if count > 1 else ''} of the source {owner}"
+        records.events.append(source_target(source), Reason.ADOPTED, message)
 
 
 def _list_changed_resources(delta: ChangeSet) -> list[Resource]:

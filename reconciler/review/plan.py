@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.access.approvers import read_approvers
 from reconciler.clock import SystemClock
 from reconciler.engines.plugin import (
     EnginePlugin,
@@ -63,6 +64,8 @@ def plan_directory(
 def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bool | None) -> PlanReview:
     """``planned`` by ``pipeline``, for the people who decide about it; for ``blame`` see ``plan_source``."""
     planned = add_blames(pipeline, planned, blame)
+    settings, records = pipeline.settings, pipeline.records
+    waits = planned.plan is not None and bool(planned.plan.hold_digest)
     review = PlanReview(
         planned.revision,
         planned.plan,
@@ -71,9 +74,10 @@ def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bo
         len(planned.loaded.change_set.added),
         planned.read,
         planned.blames,
-        status=read_source_status(pipeline.records, pipeline.name),
+        status=read_source_status(records, pipeline.name),
+        approvers=read_approvers(records, settings) if waits and settings.api is not None else None,
     )
-    return _with_foreseen(review, pipeline.settings, pipeline.records)
+    return _with_foreseen(review, settings, records)
 
 
 class PlannedKey(NamedTuple):

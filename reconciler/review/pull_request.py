@@ -16,11 +16,13 @@ from pathlib import Path
 import msgspec
 import pygit2
 
+from reconciler.access.approvers import describe_approvers, read_approvers
 from reconciler.bugs import internal_error
 from reconciler.errors import ReconcilerError, SourceNotFound, SourceUnreachable
 from reconciler.listing import list_paths
 from reconciler.model.finding import Severity
 from reconciler.notifications.forges.job import PullJob, PullPlan, decode_job
+from reconciler.printable import code_span
 from reconciler.private_files import make_directory
 from reconciler.records.store import FILE, Records
 from reconciler.render.findings import severity_counts
@@ -90,9 +92,11 @@ def _plan_merge(job: PullJob, source: SourceSettings) -> PullPlan:
             review = plan_between(settings, own, applied, merged, blame=False)
         else:
             review = plan_source(job.settings, own, records, merged, blame=False, first=False)
+        waits = review.plan is not None and count_actions(review.plan)["waiting"] > 0
+        who = describe_approvers(read_approvers(records, job.settings), code_span) if waits else ""
     finally:
         records.close()
-    return _describe_review(job, review, PullPlan(head=head, base=base, applied=applied))
+    return _describe_review(job, review, PullPlan(head=head, base=base, applied=applied, approvers=who))
 
 
 def _describe_review(job: PullJob, review: PlanReview, revisions: PullPlan) -> PullPlan:
@@ -103,7 +107,7 @@ def _describe_review(job: PullJob, review: PlanReview, revisions: PullPlan) -> P
     if plan is not None:
         # What is not merged cannot be approved.
         plan = msgspec.structs.replace(plan, revision=named, hold_digest="")
-        review = msgspec.structs.replace(review, plan=plan)
+        review = msgspec.structs.replace(review, plan=plan, approvers=None)
     return msgspec.structs.replace(
         revisions,
         markdown=_cut_lines(plan_markdown(review)),

@@ -44,6 +44,18 @@ def approve(sandbox: ApiSandbox, principal: str, digest: str) -> tuple[int, str]
     return answer.status_code, answer.json()["message"]
 
 
+def test_a_plan_names_who_may_approve_it(sandbox: ApiSandbox) -> None:
+    sandbox.repo.commit({"shop/api.yaml": None})
+    assert waiting(sandbox)
+    who = "an operator of the host, but no author of the change"
+    for form, group in (("text/plain", "superusers"), ("text/markdown", "`superusers`")):
+        plan = sandbox.client().request("GET", f"{ORG}/source/main/-plan", headers={"Accept": form}).text
+        assert f"Who may approve: the group {group}, or {who}" in plan
+    sandbox.repo.commit({"shop/api.yaml": FILES["shop/api.yaml"]})
+    plan = sandbox.client().request("GET", f"{ORG}/source/main/-plan", headers={"Accept": "text/plain"}).text
+    assert "Who may" not in plan
+
+
 def test_an_author_cannot_approve_and_another_person_can(sandbox: ApiSandbox) -> None:
     sandbox.repo.commit({"shop/api.yaml": None})
     digest = waiting(sandbox)

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.records.store import FILE
+from reconciler.reasons import Reason
+from reconciler.records.store import FILE, Records
+from reconciler.records.tables.events import NewEvent
 from tests.notifications.receiver import Receiver
+from tests.support.git import GitRepo
 from tests.support.sandbox import GVC, DaemonSandbox, eventually, workload
 from tests.support.waiting import serving
 
@@ -116,3 +119,44 @@ def test_a_daemon_that_is_killed_again_and_again_sends_each_commit_once(
             ids.setdefault(event["data"]["commit"], set()).add(event["id"])
     assert all(len(names) == 1 for names in ids.values()), "a repetition has the id of the first"
     assert commits[-1] in ids
+
+
+def test_what_moves_between_sources_is_sent_to_the_new_one_and_its_end_to_both(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    sandbox = DaemonSandbox(tmp_path)
+    (tmp_path / "secret").write_text(SECRET)
+    files = {f"{name}.yaml": workload(name, more="gvc: shop\n") for name in ("side", "stays")}
+    side = GitRepo.create(tmp_path / "side.git", {**files})
+    fields = {"events": ["cron"], "wait": "0s", "interval": "0s"}
+    rules = [{"name": name, "channels": [name], "sources": [name], **fields} for name in ("main", "side")]
+    hooks = {
+        name: {"webhook": {"url": f"{receiver.url}/{name}", "secretFile": str(tmp_path / "secret")}}
+        for name in ("main", "side")
+    }
+    sandbox.configure(
+        sources=[sandbox.source(), sandbox.source("side")], notifications={"channels": hooks, "rules": rules}
+    )
+    key = "workload/shop/side"
+
+    def happen(reason: Reason) -> None:
+        with closing(Records.open(sandbox.state / FILE)) as records:
+            records.events.append_many([NewEvent(key, reason, "it exits with 1", "here")])
+
+    def sent(name: str) -> list[str]:
+        pairs = zip(receiver.paths, receiver.titles, strict=True)
+        return [title for path, title in pairs if path.endswith(f"/{name}")]
+
+    begins, ends = f"{key} has failing executions", f"{key} is well again"
+    with sandbox.daemon():
+        eventually(lambda: f"{key}@here" in sandbox.recorded(), "it is applied")
+        happen(Reason.EXECUTIONS_FAILING)
+        eventually(lambda: sent("side") == [begins], "its first source is sent the beginning")
+        assert sandbox.run("orphan", key).returncode == 0
+        gone = side.commit({"side.yaml": None})
+        eventually(lambda: sandbox.applied(gone, "side"), "its first source has it no more")
+        sandbox.repo.commit({"shop/side.yaml": workload("side")})
+        eventually(lambda: sandbox.recorded()[f"{key}@here"].source == "main", "it is of the other source")
+        eventually(lambda: sent("main") == [begins], "that one is sent the beginning too")
+        happen(Reason.EXECUTIONS_RECOVERED)
+        eventually(lambda: sent("main") == sent("side") == [begins, ends], "both are sent the end")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.model.finding import Finding
 from reconciler.model.finding import Severity as FindingSeverity
+from reconciler.notifications.bodies import format_text
 from reconciler.notifications.message import EventType, MessageResource, State
 from reconciler.notifications.outcomes import decode_notice
 from reconciler.notifications.severity import Severity
 from reconciler.records.notifications.deliveries import DeliveryStatus
+from reconciler.settings import ApiSettings
 from tests.notifications.harness import COMMIT, EVERY, NEXT, Post, notify, rule
+from tests.records.samples import record
 from tests.support.pipeline import BASE, PipelineHarness
 
 MakePost = Callable[..., Post]
@@ -94,8 +98,27 @@ def test_an_approval_is_asked_for_once_for_each_digest(make_post: MakePost) -> N
         "main: 2 steps of aaaaaaaaaaaa wait for an approval",
     ]
     first = post.messages()[0]
-    assert first.lines == ("Drop it", "To approve: reconciler approve 012345678901")
+    who = "Who may approve: an operator of the host"
+    assert first.lines == ("Drop it", "To approve: reconciler approve 012345678901", who)
     assert [resource.key for resource in first.resources] == ["volumeset/shop/data"]
+
+
+def test_who_may_approve_is_named_and_a_change_of_policies_is_no_message(make_post: MakePost) -> None:
+    post = make_post(notify(rule(events=("approval",))))
+    post.settings = msgspec.structs.replace(post.settings, api=ApiSettings("127.0.0.1:8443"), approval_four_eyes=True)
+    post.collector = post.new_collector()
+    post.collector.open()
+    for group in ("ops", "leads"):
+        binding = {"permissions": ["approve"], "principalLinks": [f"//group/{group}", "//user/ada@example.com"]}
+        body = {"kind": "policy", "name": "ops", "targetKind": "org", "target": "all", "bindings": [binding]}
+        policy = msgspec.structs.replace(record("policy/ops"), body=msgspec.json.encode(body))
+        post.records.applied.put(policy)
+        post.run("waiting", hold_digest="0123456789" * 6, waiting=1)
+        post.collect()
+    [message] = post.messages()
+    who = "the groups ops and superusers, 1 other person, or an operator of the host, but no author of the change"
+    assert message.lines[-1] == f"Who may approve: {who}"
+    assert "@" not in format_text(message)
 
 
 def test_an_approval_of_the_same_steps_is_asked_for_again_after_nothing_waited(make_post: MakePost) -> None:

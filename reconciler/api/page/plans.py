@@ -43,6 +43,7 @@ async def show_plan_of_digest(call: Call) -> Response:
 
 def _render_plan(call: Call, review: PlanReview, command: str, revision: str = "") -> Response:
     """The page of a plan; ``revision`` is that to which its source can be rolled back, "" for the newest one."""
+    from reconciler.access.approvers import describe_approvers
     from reconciler.render.plan.review import list_foreseen
 
     org = Key(Kind.ORG, "", call.org)
@@ -55,6 +56,7 @@ def _render_plan(call: Call, review: PlanReview, command: str, revision: str = "
         notes=list(list_foreseen(review)),
         command=command,
         may_approve=call.may(APPROVE, org),
+        approvers=describe_approvers(review.approvers) if review.approvers is not None else "",
         rolls_back_to=revision if call.may("edit", org) else "",
         **show_steps(plan, plan.steps if plan is not None else ()),
     )

@@ -18,11 +18,9 @@ MOST_UNFOLDED = 5
 _FOLDED = "<details><summary>Changed fields</summary>"
 
 
-def build_plan_comment(
-    name: str, source: str, pull: PullRequest, plan: PullPlan, limits: ForgeLimits, *, four_eyes: bool
-) -> str:
+def build_plan_comment(name: str, source: str, pull: PullRequest, plan: PullPlan, limits: ForgeLimits) -> str:
     """The comment before the merge, which is found again by ``name``."""
-    text = "\n".join(_render_plan(source, pull, plan, four_eyes))
+    text = "\n".join(_render_plan(source, pull, plan))
     marker = make_marker(name, html=limits.html)
     return f"{marker}\n\n{cut_markdown(text, limits.comment - len(marker) - 2, html=limits.html)}"
 
@@ -71,7 +69,7 @@ def make_secret_name(key: bytes, source: str, number: int) -> str:
     return f"reconciler:{source}:{hmac.new(key, text, hashlib.sha256).hexdigest()[:32]}"
 
 
-def _render_plan(source: str, pull: PullRequest, plan: PullPlan, four_eyes: bool) -> Iterator[str]:
+def _render_plan(source: str, pull: PullRequest, plan: PullPlan) -> Iterator[str]:
     if plan.problem:
         yield f"### Source {code_span(source)}: no plan\n"
         yield f"{quote_text(plan.problem)}\n"
@@ -85,8 +83,7 @@ def _render_plan(source: str, pull: PullRequest, plan: PullPlan, four_eyes: bool
         yield plan.markdown
     if plan.waiting:
         steps = "1 resource waits" if plan.waiting == 1 else f"{plan.waiting} resources wait"
-        who = ", by another person than the author of the change" if four_eyes else ""
-        yield f"After the merge, {steps} for an approval{who}: `reconciler approve`.\n"
+        yield f"After the merge, {steps} for an approval: `reconciler approve`. Who may approve: {plan.approvers}.\n"
     if pull.is_fork:
         yield "This is from a fork: it is planned without secrets, records and locations, and never applied.\n"
     yield f"<sub>{_describe_revisions(pull, plan)}</sub>"

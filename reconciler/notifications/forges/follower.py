@@ -143,8 +143,7 @@ class PullFollower:
             self._pulls.put(msgspec.structs.replace(followed, tries=followed.tries + 1))
             return
         name = make_secret_name(facts.key, of.source.name, pull.number)
-        eyes = of.settings.approval_four_eyes
-        body = build_plan_comment(name, of.source.name, pull, plan, of.forge.limits, four_eyes=eyes)
+        body = build_plan_comment(name, of.source.name, pull, plan, of.forge.limits)
         followed = await self._write_comment(followed, name, body)
         is_same_head = followed.head == pull.head
         reference = await self._report_head(pull, plan, followed.reference if is_same_head else "", is_same_head)

@@ -46,7 +46,8 @@ class PullPlan(msgspec.Struct, frozen=True):
 
     ``head``, ``base`` and ``applied`` are full commits: of the pull request, of the branch, and the one that the plan
     is compared with. ``markdown`` is the plan, ``summary`` one line of it. ``changes`` counts its steps, ``waiting``
-    those that wait for an approval. ``findings`` are the first ones. ``is_passing``: a later try may succeed.
+    those that wait for an approval, which ``approvers`` may give (Markdown). ``findings`` are the first ones.
+    ``is_passing``: a later try may succeed.
     """
 
     head: str = ""
@@ -56,6 +57,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     summary: str = ""
     changes: int = 0
     waiting: int = 0
+    approvers: str = ""
     has_errors: bool = False
     findings: tuple[Finding, ...] = ()
     problem: str = ""

@@ -32,15 +32,15 @@ class TroubleGroup(msgspec.Struct, frozen=True):
     """What a channel was sent about the troubles of one kind and cause.
 
     ``reported`` are the keys that the last message named as troubled, ``severity`` the worst that was said of them, and
-    ``source`` the one that all had, or "". ``last`` is its time (0: there was none), ``due`` that of the next one, None
-    if nothing changed. ``changes`` counts what changed since, ``incident`` the messages that said that all is well
+    ``sources`` those that they had, in order. ``last`` is its time (0: there was none), ``due`` that of the next one,
+    None if nothing changed. ``changes`` counts what changed since, ``incident`` the messages that said that all is well
     again. With ``is_inhibited``, something of it waits for the end of a suspension, or for a location.
     """
 
     channel: str
     event: str
     cause: str
-    source: str = ""
+    sources: tuple[str, ...] = ()
     incident: int = 0
     reported: tuple[str, ...] = ()
     severity: str = ""
@@ -186,6 +186,7 @@ class Troubles:
     def put_group(self, group: TroubleGroup) -> None:
         """Record ``group``."""
         row = list(msgspec.structs.astuple(group))
+        row[3] = " ".join(group.sources)
         row[5] = msgspec.json.encode(group.reported).decode()
         self._db.write("INSERT OR REPLACE INTO trouble_groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", tuple(row))
 
@@ -197,7 +198,7 @@ def _read_trouble(row: tuple[Any, ...]) -> Trouble:
 
 def _read_group(row: tuple[Any, ...]) -> TroubleGroup:
     reported = msgspec.json.decode(row[5], type=tuple[str, ...])
-    values: tuple[Any, ...] = (*row[:5], reported, *row[6:10], bool(row[10]))
+    values: tuple[Any, ...] = (*row[:3], tuple(row[3].split()), row[4], reported, *row[6:10], bool(row[10]))
     return TroubleGroup(*values)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from reconciler.access.approvers import Approvers, describe_approvers
 from reconciler.errors import ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.revision import Revision, shorten_revision
@@ -42,7 +43,8 @@ class PlanReview(msgspec.Struct, frozen=True):
     ``read`` returns the bytes of a file by its path in findings, ``blames`` has the commits that caused the changes, if
     searched for. ``since`` is the base revision, if that is not the applied one. ``status`` is that of the source: a
     suspended one is not applied. ``limitations`` are the fields that the locations do not enforce, ``rollouts`` come by
-    changed settings, ``trial`` is what locations say of the steps, None if none has an opinion.
+    changed settings, ``trial`` is what locations say of the steps, None if none has an opinion. ``approvers`` may
+    approve what waits; None if nothing does, or if only operators of this host may.
     """
 
     revision: Revision
@@ -58,6 +60,7 @@ class PlanReview(msgspec.Struct, frozen=True):
     stops: Sequence[ForeseenStop] = ()
     rollouts: Sequence[ForeseenRollout] = ()
     trial: PlanTrial | None = None
+    approvers: Approvers | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -84,6 +87,8 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
         shown += f"{shorten_revision(str(review.revision))} is refused: {severity_counts(review.findings)}\n"
     else:
         shown += render_plan_text(review.plan, colour=colour, blames=review.blames, since=review.since)
+        if review.approvers is not None:
+            shown += f"Who may approve: {describe_approvers(review.approvers)}\n"
         shown += "".join(f"{escape_text(line)}\n" for line in list_foreseen(review))
     if review.status is not None:
         shown += "".join(f"Source {review.status.name}: {line}\n" for line in hold_lines(review.status))
@@ -93,6 +98,8 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
 def plan_markdown(review: PlanReview) -> str:
     """The comment on a pull request: the plan, the findings, its limitations, and holds of the source."""
     shown = _render_review_markdown(review)
+    if review.approvers is not None:
+        shown += f"\nWho may approve: {describe_approvers(review.approvers, code_span)}.\n"
     shown += "".join(f"\n{code_span(line)}\n" for line in list_foreseen(review))
     if (status := review.status) is not None:
         shown += "".join(f"\nSource {code_span(status.name)}: {code_span(line)}\n" for line in hold_lines(status))

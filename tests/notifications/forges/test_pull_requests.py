@@ -15,10 +15,12 @@ from reconciler.notifications.forges.follower import MOST_TRIES
 from reconciler.notifications.forges.job import PullJob, PullPlan, run_job
 from reconciler.records.store import FILE, Records
 from reconciler.review.pull_request import plan_pull_request
+from reconciler.settings import ApiSettings
 from reconciler.settings.forges import PullRequestSettings
 from tests.notifications.forges.scene import FILES, Scene, refuse_comments
 from tests.notifications.forges.setup import KINDS
 from tests.notifications.forges.stub_forge import TOKEN, Failure, make_pull, run_stub
+from tests.records.samples import record
 from tests.support.git import File
 from tests.support.pipeline import PipelineHarness
 from tests.support.sandbox import workload
@@ -205,6 +207,37 @@ async def test_the_fields_of_a_small_change_are_unfolded(
         assert heading in scene.body(5)
         assert "9999" in scene.body(5)
         await scene.set.close()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_the_comment_names_who_may_approve_and_follows_no_change_of_policies(
+    fork: bool, shop: PipelineHarness, tmp_path: Path
+) -> None:
+    shop.settings = msgspec.structs.replace(
+        shop.settings, approval="always", approval_four_eyes=True, api=ApiSettings("127.0.0.1:8443")
+    )
+    put_policy(shop, "ops", "leads")
+    with run_stub("gitea") as stub:
+        scene = Scene(stub, shop, tmp_path)
+        scene.push(5, fork=fork)
+        await scene.follower.update_comments()
+        who = "the groups `leads`, `ops` and `superusers`, 1 other person, or an operator of the host"
+        waits = "After the merge, 1 resource waits for an approval: `reconciler approve`."
+        assert f"{waits} Who may approve: {who}, but no author of the change.\n" in scene.body(5)
+        assert "ada@example.com" not in scene.body(5)
+        put_policy(shop, "others")
+        written = len(stub.requests)
+        await scene.follower.update_comments()
+        assert [request.method for request in stub.requests[written:]] == ["GET"]
+        await scene.set.close()
+
+
+def put_policy(shop: PipelineHarness, *groups: str) -> None:
+    """Let ``groups`` approve, and a person."""
+    links = [*(f"//group/{group}" for group in groups), "//user/ada@example.com"]
+    bindings = [{"permissions": ["approve"], "principalLinks": links}]
+    body = {"kind": "policy", "name": "approve", "targetKind": "org", "target": "all", "bindings": bindings}
+    shop.records.applied.put(msgspec.structs.replace(record("policy/approve"), body=msgspec.json.encode(body)))
 
 
 async def test_the_same_comment_is_changed_after_a_crash(shop: PipelineHarness, tmp_path: Path) -> None:
