@@ -21,6 +21,8 @@ DEFAULT_LOCATION = "local"
 _LOCATION = re.compile(rb"""(?:^|[\s'"\[/])/(?:/|org/[-a-z0-9]+/)location/([a-z0-9][-a-z0-9]*)""")
 _KIND = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?(gvc|workload|volumeset)\b""", re.MULTILINE)
 _FIRST_PAGE_PORT, _PAGE_PORTS = 7400, 200
+_reservations: list[socket.socket] = []
+"""Open until this process ends: each has a name that tells another `up` which port is chosen here."""
 _KUBERNETES = re.compile(rb"""^\s*["']?apiVersion["']?\s*:""", re.MULTILINE)
 _COMPOSE = re.compile(rb"^services\s*:", re.MULTILINE)
 FOR_TERMINALS = ("host", "log", "state")
@@ -197,9 +199,12 @@ def _keep_page_port(file: Path) -> int:
 
 
 def choose_page_port() -> int:
-    """A port on loopback that no program uses, from the first one on that is meant for pages."""
+    """A port on loopback that no program uses, from the first one on that is meant for pages.
+
+    Another `up` does not choose it before the daemon of this one listens there.
+    """
     for port in range(_FIRST_PAGE_PORT, _FIRST_PAGE_PORT + _PAGE_PORTS):
-        if _is_free(port):
+        if _is_free(port) and _reserve_port(port):
             return port
     raise RefusedError(f"all ports from {_FIRST_PAGE_PORT} to {_FIRST_PAGE_PORT + _PAGE_PORTS - 1} are taken")
 
@@ -208,6 +213,18 @@ def _is_free(port: int) -> bool:
     with suppress(OSError, OverflowError), socket.create_server(("127.0.0.1", port)):
         return True
     return False
+
+
+def _reserve_port(port: int) -> bool:
+    """Whether ``port`` is reserved for this process now; False if another one has chosen it."""
+    reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        reservation.bind(f"\0reconciler-page-{port}")
+    except OSError:
+        reservation.close()
+        return False
+    _reservations.append(reservation)
+    return True
 
 
 def build_settings(followed: Followed, locations: Iterable[str], org: str, page_port: int = 0) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from reconciler.cli.page_links import read_base
 from reconciler.daemon.lock import StateLock
 from reconciler.settings import ApiSettings, load_settings
 from tests.cli.test_sessions import golden
-from tests.support.processes import free_ports
+from tests.support.processes import free_ports, run
 from tests.support.sandbox import DaemonSandbox
 
 WAYS: tuple[dict[str, Any], ...] = (
@@ -48,6 +48,15 @@ def test_where_there_is_no_page_the_command_names_what_to_do(tmp_path: Path) -> 
 def test_a_link_on_this_host_leads_to_a_name_that_no_workload_has(tmp_path: Path, api: Any, base: str) -> None:
     settings = load_settings(DaemonSandbox(tmp_path).settings_file)
     assert read_base(msgspec.structs.replace(settings, api=ApiSettings(**api))) == base
+
+
+def test_two_that_begin_at_once_choose_two_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon of the first one does not listen yet when the second one chooses."""
+    monkeypatch.setattr(local_settings, "_FIRST_PAGE_PORT", free_ports(1)[0])
+    port = local_settings.choose_page_port()
+    choose = f"module._FIRST_PAGE_PORT = {port}; print(module.choose_page_port())"
+    second = run(["-c", f"from reconciler.cli import local_settings as module; {choose}"])
+    assert (second.returncode, int(second.stdout) > port) == (0, True), second
 
 
 def test_the_page_of_what_up_runs_keeps_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,14 +25,14 @@ OTHERS = {
 
 
 def test_nothing_has_less_than_a_minute() -> None:
-    found = [
+    short = [
         f"{path.relative_to(ROOT)}:{line}: {seconds:g} s"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if str(path.relative_to(ROOT)) not in OTHERS
         for line, seconds in list_limits(ast.parse(path.read_text()))
         if NOTHING < seconds < LEAST
     ]
-    assert found == [], "wait for a condition, with a limit of a minute"
+    assert short == [], "wait for a condition, with a limit of a minute"
 
 
 def list_limits(module: ast.Module) -> Iterator[tuple[int, float]]:
