@@ -48,9 +48,15 @@ def find_settings_of(directory: Path) -> Path | None:
     roots = [folder for folder in (directory, *directory.parents) if (folder / ".git").exists()]
     states = [find_state(str(folder)) for folder in roots[:1]]
     for file in find_state_base().glob(f"*/{ORIGIN_FILE}") if os.access(find_state_base(), os.R_OK) else ():
-        with suppress(OSError):
-            origin = Path(file.read_text(encoding="utf-8").removesuffix("\n"))
-            if directory.is_relative_to(origin) or (roots and origin.is_relative_to(roots[0])):
-                states.append(file.parent)
+        origin = find_origin(file.parent)
+        if origin and (directory.is_relative_to(origin) or (roots and origin.is_relative_to(roots[0]))):
+            states.append(file.parent)
     files = [state / SETTINGS_FILE for state in states if os.access(state / SETTINGS_FILE, os.R_OK)]
     return max(files, key=lambda file: file.stat().st_mtime, default=None)
+
+
+def find_origin(state: Path) -> Path | None:
+    """The directory of the files that `up` converts into the state directory ``state``; None where it converts none."""
+    with suppress(OSError):
+        return Path((state / ORIGIN_FILE).read_text(encoding="utf-8").removesuffix("\n"))
+    return None

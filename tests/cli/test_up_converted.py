@@ -72,6 +72,7 @@ def test_a_compose_file_runs_and_an_edit_of_it_is_applied(sandbox: UpSandbox) ->
     assert page(again.stdout) == "two\n"
     ended = sandbox.run("down", "--volumes")
     assert ended.returncode == 0, ended
+    assert f"replicas of {sandbox.folder} have ended" in ended.stdout, "what people know, not where it is converted to"
     assert list((sandbox.state / "reconciler").iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from reconciler.cli.local_settings import follow_directory
 from reconciler.cli.options import load_settings_as_owner, refused_settings_option
 from reconciler.cli.output.printing import note_at_interrupt
 from reconciler.errors import NotFoundError, RefusedError
-from reconciler.local_state import SETTINGS_FILE, find_settings_of, find_state
+from reconciler.local_state import SETTINGS_FILE, find_origin, find_settings_of, find_state
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
@@ -38,10 +38,10 @@ def command(source: str, volumes: bool) -> None:
     """
     state = _find_named_state(source)
     settings = load_settings_as_owner(state / SETTINGS_FILE)
-    url = settings.sources[0].url
+    followed = find_origin(state) or settings.sources[0].url
     with note_at_interrupt("not everything has ended; to go on: reconciler down"):
         ended = _end_all(settings)
-    click.echo(f"{'the daemon and its' if ended else 'no daemon ran; the'} replicas of {url} have ended")
+    click.echo(f"{'the daemon and its' if ended else 'no daemon ran; the'} replicas of {followed} have ended")
     if not volumes:
         click.echo(f"volumes, records and logs stay in {state}; to delete them: reconciler down --volumes")
         return
