@@ -73,10 +73,10 @@ class ServedApi:
         """Whether both a client over TCP and the operator at the socket get an answer."""
         transport = httpx2.HTTPTransport(uds=str(self.sandbox.state / SOCKET))
         try:
-            with httpx2.Client(transport=transport) as local:
+            with httpx2.Client(transport=transport, timeout=60) as local:
                 own = local.get("http://api/org/acme/workload").status_code
             host, port = self.address
-            return (own, httpx2.get(f"http://{host}:{port}/healthz").status_code) == (200, 200)
+            return (own, httpx2.get(f"http://{host}:{port}/healthz", timeout=60).status_code) == (200, 200)
         except httpx2.TransportError:
             return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,10 +198,18 @@ def test_a_caller_reads_few_logs_at_once(logged: ApiSandbox) -> None:
 
 
 def log_processes() -> list[str]:
-    """The processes of this one that read logs."""
-    tasks = Path("/proc/self/task").iterdir()
-    children = [pid for task in tasks for pid in (task / "children").read_text().split()]
-    return [pid for pid in children if b"log_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """The processes of this one that read logs. Threads and processes may end meanwhile."""
+    children: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children += (task / "children").read_text().split()
+    return [pid for pid in children if reads_logs(pid)]
+
+
+def reads_logs(pid: str) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return b"log_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 async def test_new_lines_follow_until_the_client_goes(logged: ApiSandbox, tmp_path: Path) -> None:
