@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
@@ -164,11 +164,9 @@ def test_a_plan_waits_for_no_cluster_that_does_not_answer(
     monkeypatch.setattr(trial, "PATIENCE", 0.5)
     server.stall("*", -1)
     sandbox.commit({"shop/web.yaml": workload("web", "2")})
-    begin = time.monotonic()
     [line] = list_trial_lines(sandbox)
     assert line.startswith("Not asked at here: ClusterUnreachable: ")
-    assert "does not answer within" in line
-    assert time.monotonic() - begin < 60.0
+    assert re.search(r"does not answer within 0(\.[1-5])? s", line), "that is all the time that is left of its patience"
     server.heal()
 
 
