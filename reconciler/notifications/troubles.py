@@ -334,7 +334,8 @@ class TroubleLog:
             return
         if is_former and news.members and not news.recovered:
             # Whom its source or tags are no longer of is told of its end, and of nothing before that.
-            after = msgspec.structs.replace(group, due=None, changes=0, is_inhibited=False)
+            due = now + rule.interval if news.is_inhibited else None
+            after = msgspec.structs.replace(group, due=due, changes=0, is_inhibited=news.is_inhibited)
             self._records.troubles.put_group(after)
             return
         mute = find_mute(self._records.mutes.all(), rule.name, subject)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.listing import list_paths
 from reconciler.notifications.forge_repositories import ForgeRepository, decode_repository, encode_repository
 from reconciler.notifications.forges.values import Forge
 from reconciler.private_files import make_directory
@@ -77,7 +78,7 @@ def list_left_repositories(settings: Settings) -> list[ForgeRepository]:
     """Where pull requests were followed of sources that ``settings`` have no longer."""
     repositories = []
     sources = {source.name for source in settings.sources}
-    for path in sorted((settings.state / "forges").glob(f"*{REPOSITORY_SUFFIX}")):
+    for path in list_paths(settings.state / "forges", f"*{REPOSITORY_SUFFIX}"):
         if path.name.removesuffix(REPOSITORY_SUFFIX) not in sources:
             with suppress(OSError, msgspec.MsgspecError):
                 repositories.append(decode_repository(path.read_bytes()))
