@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
+from reconciler.listing import list_paths
 from reconciler.logs import log
 from reconciler.notifications.channels.secret_files import make_secret_files
 from reconciler.settings import Settings
@@ -76,7 +77,7 @@ class PullRequestWork:
 
     def _start_leaving(self, settings: Settings, forges: Mapping[str, ForgeSettings]) -> None:
         """Let comments of sources that were removed say so."""
-        if not any((settings.state / "forges").glob("*.repository")):
+        if not any(list_paths(settings.state / "forges", "*.repository")):
             return
         from reconciler.notifications.forge_repositories import FormerRepository
         from reconciler.notifications.forges.followed import forget_repository, list_left_repositories
