@@ -29,20 +29,19 @@ def set_locked(directory: Path, locked: bool) -> None:
 def make_directory(path: Path) -> None:
     """Make the directory ``path`` if it is missing, and its parents, all for this user alone.
 
-    ``Path.mkdir(parents=True)`` would give the parents the modes of the umask, open to all. Raises OSError, also below
-    a locked state directory that was deleted: it is never made a second time.
+    ``Path.mkdir(parents=True)`` would give the parents the modes of the umask, open to all. Raises OSError, also for
+    a locked state directory that was deleted, and below it: it is never made a second time.
     """
-    check_state_exists(path)
-    missing = [folder for folder in path.parents if not folder.exists()]
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     for folder in reversed(missing):
+        check_state_exists(folder)  # one that goes later fails the next step
         folder.mkdir(mode=0o700, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_state_exists(path: Path) -> None:
-    """Raise FileNotFoundError if ``path`` is below a locked state directory that was deleted."""
+    """Raise FileNotFoundError if ``path`` is a locked state directory that was deleted, or below one."""
     for directory in _locked:
-        if directory in path.parents and not directory.exists():
+        if directory in (path, *path.parents) and not directory.exists():
             raise FileNotFoundError(errno.ENOENT, "the state directory was deleted", str(directory))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.private_files import open_regular
+from reconciler.private_files import make_directory, open_regular, set_locked
 
 
 def test_a_file_that_is_replaced_is_empty_first_and_one_with_a_second_name_stays_as_it_is(tmp_path: Path) -> None:
@@ -26,3 +27,25 @@ def test_a_file_that_is_replaced_is_empty_first_and_one_with_a_second_name_stays
         open_regular(own, flags)
     assert other.read_text() == "precious"
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("below", ["", "mirrors", "mirrors/main.git"])
+def test_a_locked_state_directory_that_was_deleted_is_not_made_anew(tmp_path: Path, below: str) -> None:
+    state = tmp_path / "state"
+    make_directory(state / below)
+    set_locked(state, True)
+    try:
+        make_directory(state / below)
+        shutil.rmtree(state)
+        with pytest.raises(FileNotFoundError, match="the state directory was deleted"):
+            make_directory(state / below)
+        assert not state.exists()
+    finally:
+        set_locked(state, False)
+
+
+def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    for path in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        with pytest.raises(FileExistsError):
+            make_directory(path)

@@ -308,8 +308,7 @@ class TroubleLog:
         """Each channel that is sent ``trouble``, with the rule that says so."""
         subject = self._describe(EventType(trouble.event), [trouble])
         for channel in self._rules.by_channel:
-            rule = self._rules.find_watching(channel, subject)
-            if rule is not None:
+            if (rule := self._rules.find_watching(channel, subject)) is not None:
                 yield channel, rule
 
     def _set_timer(self, group: TroubleGroup, rule: NotificationRuleSettings, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from tests.support.sandbox import DaemonSandbox, eventually
 
 
 def delete(state: Path) -> None:
-    shutil.rmtree(state)
+    """Delete it, although the daemon may write there meanwhile."""
+    while state.exists():
+        with suppress(OSError):
+            shutil.rmtree(state)
 
 
 def move(state: Path) -> None:
