@@ -46,6 +46,8 @@ VOLATILE = {
     r"AGE +MESSAGE": "AGE  MESSAGE",
     r"unix://\S+?\.sock": "ENDPOINT",
     r"/\S+/home/": "HOME/",
+    # YAML quotes an id that could be a number, such as 12e4567890123456.
+    r'(?m)^( *\w+: )"[0-9a-f]{12,16}"$': r"\1ID",
     r"\b[0-9a-f]{12,16}\b": "ID",
     r"\b[a-z0-9]{13}\b(?=\.platform\.local| )": "ALIAS",
 }

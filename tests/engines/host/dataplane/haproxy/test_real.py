@@ -949,18 +949,24 @@ async def counted(plane: Plane) -> Traffic:
             await asyncio.sleep(0.01)
 
 
+async def pause_process(pid: int) -> None:
+    """Stop ``pid``, and wait until it uses the processor no more."""
+    os.kill(pid, signal.SIGSTOP)
+    await until(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T")
+
+
 def test_a_process_that_answers_requests_does_not_hang_whatever_its_socket_does(path: Path) -> None:
     async def story(plane: Plane) -> None:
         await plane.address(SERVICE, await WebReplica("a").start())
         progress, master, worker = WorkerProgress(plane.dataplane._master), plane.master, plane.worker
         plane.stop()
-        os.kill(master, signal.SIGSTOP)
+        await pause_process(master)
         try:
             assert not any([await progress.has_stopped(now) for now in (0.0, SILENT_SECONDS, LONG_SECONDS - 1)])
             # A master alone changes nothing any more.
             assert await progress.has_stopped(LONG_SECONDS)
             progress.note_answer()
-            os.kill(worker, signal.SIGSTOP)
+            await pause_process(worker)
             assert not await progress.has_stopped(100.0)
             assert await progress.has_stopped(100.0 + SILENT_SECONDS)
         finally:
